@@ -36,6 +36,12 @@ pub enum FieldErrorKind {
     TypeInvalid,
 }
 
+/// How many findings of one object are told. Who judges the items of a list stops there: an object of the greatest size can break a rule a
+/// million times.
+pub const FINDINGS_MAX: usize = 1024;
+/// How much text they have together, after which no further one is told.
+pub const TOLD_BYTES_MAX: usize = 1 << 20;
+
 /// One broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
@@ -168,6 +174,13 @@ impl FieldError {
         }
     }
 
+    /// Returns about how long the error is as text, in bytes.
+    pub fn size(&self) -> usize {
+        let value = self.value.as_ref().map_or(0, size);
+        let texts = self.path.len().saturating_add(self.detail.len());
+        texts.saturating_add(value)
+    }
+
     /// Reports that a field must be set.
     pub fn required(path: &FieldPath, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, path, None, detail)
@@ -292,6 +305,34 @@ pub fn aggregate(errors: &[FieldError]) -> String {
     match texts.as_slice() {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
+    }
+}
+
+/// Leaves out what a refusal does not tell: more findings than anybody reads, and more text than a request has. The first stays.
+/// Returns how many there were beyond.
+pub(crate) fn shorten(errors: &mut Vec<FieldError>) -> usize {
+    let mut bytes = 0_usize;
+    let told = errors.iter().take(FINDINGS_MAX).take_while(|error| {
+        let is_told = bytes <= TOLD_BYTES_MAX;
+        bytes = bytes.saturating_add(error.size());
+        is_told
+    });
+    let count = told.count();
+    let beyond = errors.len().saturating_sub(count);
+    errors.truncate(count);
+    beyond
+}
+
+/// Returns about how long a value is as text.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size).fold(0, usize::saturating_add),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| name.len().saturating_add(size(value)))
+            .fold(0, usize::saturating_add),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
     }
 }
 

@@ -33,7 +33,7 @@ mod wire;
 mod corpus;
 
 pub use cluster::{ClusterScope, LogicalCluster};
-pub use field::{FieldError, FieldErrorKind, FieldPath};
+pub use field::{FINDINGS_MAX, FieldError, FieldErrorKind, FieldPath, TOLD_BYTES_MAX};
 pub use group::{GroupKind, GroupResource, GroupVersion, GroupVersionKind, GroupVersionResource};
 pub use meta::{Condition, ListMeta, ManagedFieldsEntry, ObjectMeta, OwnerReference, TypeMeta};
 pub use status::{Status, StatusCause, StatusDetails, StatusReason};

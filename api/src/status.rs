@@ -271,11 +271,15 @@ impl Status {
     }
 
     /// Returns which rules are broken.
-    pub fn invalid(kind: &GroupKind, name: &str, errors: Vec<FieldError>) -> Self {
+    pub fn invalid(kind: &GroupKind, name: &str, mut errors: Vec<FieldError>) -> Self {
+        let beyond = field::shorten(&mut errors);
         let mut message = format!("{kind} {} is invalid", quote(name));
         if !errors.is_empty() {
             message.push_str(": ");
             message.push_str(&field::aggregate(&errors));
+        }
+        if beyond > 0 {
+            message.push_str(", and more that is not told");
         }
         let causes = errors.into_iter().map(StatusCause::from).collect();
         Self::failure(422, StatusReason::Invalid, message).with_details(StatusDetails {

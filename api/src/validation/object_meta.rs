@@ -11,7 +11,7 @@ use dialect::{is_print, quote};
 use serde_json::{Map, Value};
 
 use crate::crd::Scope;
-use crate::field::{FieldError, FieldPath};
+use crate::field::{FINDINGS_MAX, FieldError, FieldPath};
 use crate::group::GroupVersion;
 use crate::meta::{self, FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 
@@ -21,6 +21,9 @@ pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 pub const FIELD_MANAGER_BYTES_MAX: usize = 128;
 /// How long the name of a subresource in managed fields may be.
 const SUBRESOURCE_BYTES_MAX: usize = 256;
+
+/// How many owners a finding shows that is about all of them.
+const OWNERS_SHOWN_MAX: usize = 100;
 
 const IMMUTABLE: &str = "field is immutable";
 
@@ -125,6 +128,9 @@ pub fn validate_object_meta_update(new: &Value, old: &Value, path: &FieldPath) -
 pub fn validate_labels(labels: &Map<String, Value>, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in labels {
+        if errors.len() >= FINDINGS_MAX {
+            break;
+        }
         let wrong = is_qualified_name(key);
         errors.extend(
             wrong
@@ -148,12 +154,14 @@ pub fn validate_annotations(annotations: &Map<String, Value>, path: &FieldPath) 
     let mut errors = Vec::new();
     let mut bytes = 0_usize;
     for (key, value) in annotations {
-        let wrong = is_qualified_name(&key.to_lowercase());
-        errors.extend(
-            wrong
-                .into_iter()
-                .map(|text| FieldError::invalid(path, key.as_str(), text)),
-        );
+        if errors.len() < FINDINGS_MAX {
+            let wrong = is_qualified_name(&key.to_lowercase());
+            errors.extend(
+                wrong
+                    .into_iter()
+                    .map(|text| FieldError::invalid(path, key.as_str(), text)),
+            );
+        }
         let value_bytes = value.as_str().map_or(0, str::len);
         bytes = bytes.saturating_add(key.len()).saturating_add(value_bytes);
     }
@@ -167,7 +175,11 @@ pub fn validate_annotations(annotations: &Map<String, Value>, path: &FieldPath) 
 pub fn validate_owner_references(references: &Value, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut controller: Option<String> = None;
-    for (index, reference) in references.as_array().into_iter().flatten().enumerate() {
+    let all = references.as_array().map_or(&[][..], Vec::as_slice);
+    for (index, reference) in all.iter().enumerate() {
+        if errors.len() >= FINDINGS_MAX {
+            break;
+        }
         validate_owner_reference(reference, &path.index(index), &mut errors);
         if reference.get("controller") != Some(&Value::Bool(true)) {
             continue;
@@ -177,7 +189,12 @@ pub fn validate_owner_references(references: &Value, path: &FieldPath) -> Vec<Fi
             None => controller = Some(current),
             Some(first) => errors.push(FieldError::invalid(
                 path,
-                references.clone(),
+                // Each of these shows all references.
+                if all.len() > OWNERS_SHOWN_MAX {
+                    Value::Null
+                } else {
+                    references.clone()
+                },
                 format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {current}"
                 ),
@@ -191,6 +208,9 @@ pub fn validate_owner_references(references: &Value, path: &FieldPath) -> Vec<Fi
 pub fn validate_finalizers(finalizers: &[&str], path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for &finalizer in finalizers {
+        if errors.len() >= FINDINGS_MAX {
+            break;
+        }
         let wrong = is_qualified_name(finalizer);
         errors.extend(
             wrong
@@ -227,6 +247,9 @@ pub fn finalizer_warnings(finalizers: &[&str], path: &FieldPath) -> Vec<String> 
 pub fn validate_managed_fields(entries: &Value, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (index, entry) in entries.as_array().into_iter().flatten().enumerate() {
+        if errors.len() >= FINDINGS_MAX {
+            break;
+        }
         let path = path.index(index);
         match text(entry, "operation") {
             "Apply" | "Update" => {}

@@ -9,13 +9,14 @@
 //!
 //! Source: apimachinery/pkg/util/validation/validation.go, kubernetes/pkg/apis/core/validation/validation.go.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use api::selector::LabelSelector;
 use api::validation::{
     is_dns_label, is_dns_subdomain, is_label_value, is_path_segment, is_qualified_name,
 };
-use api::{FieldError, FieldPath};
+use api::{FINDINGS_MAX, FieldError, FieldPath, TOLD_BYTES_MAX};
 use dialect::Quantity;
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -38,6 +39,8 @@ pub(super) struct Place<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     errors: Vec<FieldError>,
+    /// How much text they have.
+    bytes: usize,
 }
 
 const PORT_MAX: i64 = 65_535;
@@ -164,18 +167,33 @@ impl Findings {
             Some(_) => {}
         };
         if is_list {
-            inner.items().for_each(|item| go(&item, self));
+            for item in inner.items() {
+                if self.is_full() {
+                    return;
+                }
+                go(&item, self);
+            }
         } else {
             go(&inner, self);
         }
     }
 
+    /// Whether no more is told: an object of the greatest size can break a rule a million times.
+    pub(super) fn is_full(&self) -> bool {
+        self.errors.len() >= FINDINGS_MAX || self.bytes > TOLD_BYTES_MAX
+    }
+
     pub(super) fn push(&mut self, error: FieldError) {
-        self.errors.push(error);
+        if !self.is_full() {
+            self.bytes = self.bytes.saturating_add(error.size());
+            self.errors.push(error);
+        }
     }
 
     pub(super) fn extend(&mut self, errors: impl IntoIterator<Item = FieldError>) {
-        self.errors.extend(errors);
+        for error in errors {
+            self.push(error);
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -183,6 +201,9 @@ impl Findings {
     }
 
     pub(super) fn invalid(&mut self, place: &Place<'_>, detail: impl Into<String>) {
+        if self.is_full() {
+            return;
+        }
         self.push(FieldError::invalid(
             &place.path,
             place.value.clone(),
@@ -235,15 +256,10 @@ impl Findings {
 
     /// An item that an earlier one has said; empty ones are none.
     pub(super) fn unique<'a>(&mut self, places: impl IntoIterator<Item = Place<'a>>) {
-        let mut seen: Vec<&Value> = Vec::new();
+        let mut seen: HashSet<&Value> = HashSet::new();
         for place in places {
-            if !place.is_set() || place.value == "" {
-                continue;
-            }
-            if seen.contains(&place.value) {
+            if place.is_set() && place.value != "" && !seen.insert(place.value) {
                 self.duplicate(&place);
-            } else {
-                seen.push(place.value);
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Source: kubernetes/pkg/registry/core/{secret,configmap,serviceaccount}/strategy.go, kubernetes/pkg/apis/core/validation.
 
-use api::{FieldError, FieldPath, meta};
+use api::{FINDINGS_MAX, FieldError, FieldPath, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
@@ -128,6 +128,9 @@ fn validate_frozen(object: &Value, live: &Value, fields: &[&str]) -> Vec<FieldEr
 fn validate_keys(data: &Value, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for key in data.as_object().into_iter().flat_map(Map::keys) {
+        if errors.len() >= FINDINGS_MAX {
+            break;
+        }
         let path = path.key(key);
         if key.len() > KEY_BYTES_MAX {
             let detail = format!("must be no more than {KEY_BYTES_MAX} characters");

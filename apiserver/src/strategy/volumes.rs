@@ -2,6 +2,8 @@
 //!
 //! Source: kubernetes/pkg/registry/storage/*/strategy.go, kubernetes/pkg/apis/storage/validation.
 
+use std::collections::HashSet;
+
 use api::FieldError;
 use api::validation::is_qualified_name;
 use serde_json::Value;
@@ -205,8 +207,8 @@ fn source(spec: &Place<'_>, findings: &mut Findings) {
 }
 
 fn topologies(topologies: &Place<'_>, findings: &mut Findings) {
-    let all: Vec<Place<'_>> = topologies.items().collect();
-    for (index, topology) in all.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for topology in topologies.items() {
         let expressions = topology.at("matchLabelExpressions");
         for expression in expressions.items() {
             let (key, values) = (expression.at("key"), expression.at("values"));
@@ -217,8 +219,7 @@ fn topologies(topologies: &Place<'_>, findings: &mut Findings) {
             findings.unique(values.items());
         }
         findings.unique(expressions.items().map(|it| it.at("key")));
-        let mut before = all.iter().take(index);
-        if expressions.count() == 0 || before.any(|it| it.value == topology.value) {
+        if !seen.insert(topology.value) || expressions.count() == 0 {
             findings.push(FieldError::duplicate(&expressions.path, ""));
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Source: kubernetes/pkg/apis/{apps,batch}/validation, kubernetes/pkg/registry/{apps,batch}/*/strategy.go.
 
+use std::collections::{BTreeSet, HashSet};
+
 use api::selector::LabelSelector;
 use api::{FieldError, FieldErrorKind, FieldPath, meta};
 use serde::Deserialize as _;
@@ -350,9 +352,7 @@ fn daemon_strategy(strategy: &Place<'_>, findings: &mut Findings) {
 fn stateful_template(spec: &Place<'_>, findings: &mut Findings) {
     let claims = spec.at("volumeClaimTemplates");
     let name = |claim: &Place<'_>| claim.within(&["metadata", "name"]).text().to_owned();
-    let mut claimed: Vec<String> = claims.items().map(|claim| name(&claim)).collect();
-    claimed.sort_unstable();
-    claimed.dedup();
+    let claimed: BTreeSet<String> = claims.items().map(|claim| name(&claim)).collect();
     let place = spec.at("template");
     if claimed.is_empty() {
         spec::judge_lasting(&place, "StatefulSet", findings);
@@ -362,7 +362,8 @@ fn stateful_template(spec: &Place<'_>, findings: &mut Findings) {
     if let Some(pod) = template.get_mut("spec").and_then(Value::as_object_mut) {
         let own = pod.get("volumes").and_then(Value::as_array).cloned();
         let own = own.unwrap_or_default().into_iter();
-        let is_own = |volume: &Value| !claimed.iter().any(|it| volume["name"] == it.as_str());
+        let is_own =
+            |volume: &Value| !claimed.contains(volume["name"].as_str().unwrap_or_default());
         let made = claimed
             .iter()
             .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
@@ -483,7 +484,7 @@ fn failure_rule(rule: &Place<'_>, findings: &mut Findings) {
 fn failure_containers(job: &Place<'_>, findings: &mut Findings) {
     let pod = job.within(&["template", "spec"]);
     let lists = ["containers", "initContainers"];
-    let names: Vec<&str> = lists
+    let names: HashSet<&str> = lists
         .iter()
         .flat_map(|list| {
             pod.at(list)
@@ -494,7 +495,7 @@ fn failure_containers(job: &Place<'_>, findings: &mut Findings) {
         .collect();
     for rule in job.within(&["podFailurePolicy", "rules"]).items() {
         let name = rule.within(&["onExitCodes", "containerName"]);
-        if name.is_set() && !names.contains(&name.text()) {
+        if name.is_set() && !names.contains(name.text()) {
             let detail = "must be one of the container or initContainer names in the pod template";
             findings.invalid(&name, detail);
         }

@@ -4,7 +4,7 @@
 //! required fields (of which an empty text is a missing one, since decoding cannot tell them apart) and the syntax of
 //! quantities. What Kubernetes asks beyond that is in the strategies of the API server, which know the kinds.
 
-use api::{FieldError, FieldPath};
+use api::{FINDINGS_MAX, FieldError, FieldPath};
 use dialect::Quantity;
 use serde_json::Value;
 
@@ -20,6 +20,9 @@ pub fn validate(object: &Value, schema: &Schema) -> Vec<FieldError> {
 }
 
 fn walk(value: &Value, schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
+    if errors.len() >= FINDINGS_MAX {
+        return;
+    }
     match value {
         Value::Object(fields) => {
             for name in &schema.required {

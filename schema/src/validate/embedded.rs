@@ -4,7 +4,7 @@
 
 use api::crd::Scope;
 use api::validation::{self, NameRule};
-use api::{FieldError, FieldPath, GroupVersion, meta};
+use api::{FINDINGS_MAX, FieldError, FieldPath, GroupVersion, meta};
 use serde_json::{Map, Value, json};
 
 use crate::structural::Schema;
@@ -22,7 +22,7 @@ pub(super) fn validate_at(value: &Value, schema: &Schema, path: &FieldPath) -> V
 }
 
 fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    if !schema.below.embedded_resources {
+    if !schema.below.embedded_resources || errors.len() >= FINDINGS_MAX {
         return;
     }
     match value {

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use api::{FieldError, FieldPath};
+use api::{FINDINGS_MAX, FieldError, FieldPath};
 use serde_json::{Map, Value};
 
 use crate::structural::{ListType, Schema};
@@ -17,7 +17,7 @@ pub(super) fn validate(object: &Value, schema: &Schema) -> Vec<FieldError> {
 }
 
 fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    if !schema.below.associative_lists {
+    if !schema.below.associative_lists || errors.len() >= FINDINGS_MAX {
         return;
     }
     match value {
@@ -51,7 +51,10 @@ fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<Field
 }
 
 fn set(items: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
-    for index in second_occurrences(items.iter().map(Value::to_string)) {
+    for index in second_occurrences(items.iter().map(Value::to_string))
+        .into_iter()
+        .take(FINDINGS_MAX)
+    {
         errors.extend(
             items
                 .get(index)
@@ -73,7 +76,10 @@ fn map(items: &[Value], schema: &Schema, path: &FieldPath, errors: &mut Vec<Fiel
         }
     }
     let keys: Vec<Value> = items.iter().map(|item| key(item, schema)).collect();
-    for index in second_occurrences(keys.iter().map(Value::to_string)) {
+    for index in second_occurrences(keys.iter().map(Value::to_string))
+        .into_iter()
+        .take(FINDINGS_MAX)
+    {
         errors.extend(
             keys.get(index)
                 .map(|key| FieldError::duplicate(&path.index(index), key.clone())),

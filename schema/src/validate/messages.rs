@@ -7,14 +7,10 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use api::{FieldError, FieldPath};
+use api::{FINDINGS_MAX, FieldError, FieldPath};
 use serde_json::Value;
 
 use crate::path::Path;
-
-/// Findings kept of one object. The rest would only repeat them: an object of the greatest size can break a rule a
-/// million times.
-const FAILURES_MAX: usize = 1024;
 
 /// What a schema says of a value.
 #[derive(Debug, Default)]
@@ -47,7 +43,7 @@ impl Outcome {
     }
 
     pub(super) fn add(&mut self, failure: Failure) {
-        if self.failures.len() < FAILURES_MAX {
+        if self.failures.len() < FINDINGS_MAX {
             self.failures.push(failure);
         }
     }
@@ -58,7 +54,7 @@ impl Outcome {
             self.failures = other.failures;
             return;
         }
-        let room = FAILURES_MAX.saturating_sub(self.failures.len());
+        let room = FINDINGS_MAX.saturating_sub(self.failures.len());
         self.failures.extend(other.failures.into_iter().take(room));
     }
 

@@ -11,6 +11,8 @@ const MAPS: &str = "api/v1/namespaces/default/configmaps";
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 /// Memory that the hub may take in these trials, in bytes.
 const RESIDENT_MAX: u64 = 600 << 20;
+/// How long a refusal may be, whatever was refused, in bytes.
+const TOLD_MAX: usize = 8 << 20;
 /// Instances of which each takes all the steps that it may: some seconds, without optimization.
 const HEAVY_COUNT: usize = 3;
 
@@ -101,12 +103,77 @@ async fn s21_a_request_of_a_few_kilobytes_grows_no_further_than_an_object_may() 
 
     defaults_are_bounded(&alice).await;
     selectors_are_bounded(&alice).await;
+    faults_are_told_up_to_a_bound(&alice).await;
 
     bob.post(&format!("/clusters/b/{MAPS}"), &map("mine"))
         .await
         .must(201);
     let resident = resident(&fixture);
     assert!(resident < RESIDENT_MAX, "the hub has {resident} bytes");
+}
+
+/// Objects in which everything is wrong. Each fault is told in some hundred bytes, and some of them show the object around them.
+async fn faults_are_told_up_to_a_bound(alice: &User) {
+    let wrong = |count: usize| -> Value {
+        let pairs = (0..count).map(|index| (format!("!{index}"), json!("")));
+        Value::Object(pairs.collect())
+    };
+    let mut labelled = map("labelled");
+    labelled["metadata"]["labels"] = wrong(150_000);
+    let mut keyed = map("keyed");
+    keyed["data"] = wrong(150_000);
+    let owners = (0..5_000).map(|index| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": index.to_string(), "controller": true})
+    });
+    let mut owned = map("owned");
+    owned["metadata"]["ownerReferences"] = owners.collect();
+    let pod = |spec: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec});
+    let container = json!({"name": "a", "image": "a"});
+    // The same path again and again, and a name that each of its faults would show.
+    let items = vec![json!({"key": "a", "path": "a"}); 15_000];
+    let volume = json!({"name": "all", "projected": {"sources": [{"secret": {"name": "x".repeat(1_000_000), "items": items}}]}});
+    let ports: Vec<Value> = (0..20_000)
+        .map(|index| json!({"name": format!("p{index}"), "containerPort": 0}))
+        .collect();
+    let mounts: Vec<Value> = (0..15_000)
+        .map(|index| json!({"name": format!("m{index}"), "mountPath": format!("/{index}")}))
+        .collect();
+    let aliases = json!([{"ip": "10.0.0.1", "hostnames": vec![""; 200_000]}]);
+    let pods = "api/v1/namespaces/default/pods";
+    for (name, path, object) in [
+        ("labels", MAPS, labelled),
+        ("keys", MAPS, keyed),
+        ("owners", MAPS, owned),
+        (
+            "aliases",
+            pods,
+            pod(json!({"containers": [container], "hostAliases": aliases})),
+        ),
+        (
+            "paths",
+            pods,
+            pod(json!({"containers": [container], "volumes": [volume]})),
+        ),
+        (
+            "ports",
+            pods,
+            pod(json!({"containers": [{"name": "a", "image": "a", "ports": ports}]})),
+        ),
+        (
+            "mounts",
+            pods,
+            pod(json!({"containers": [{"name": "a", "image": "a", "volumeMounts": mounts}]})),
+        ),
+    ] {
+        let refused = alice.post(&format!("/clusters/a/{path}"), &object).await;
+        assert!(
+            matches!(refused.status, 413 | 422),
+            "{name}: {}",
+            refused.status
+        );
+        let length = refused.body.to_string().len();
+        assert!(length < TOLD_MAX, "{name}: {length} bytes are told");
+    }
 }
 
 /// 150 KB of empty items, to each of which a definition of the tenant's own adds a kilobyte.

@@ -2,6 +2,8 @@
 //!
 //! Source: kubernetes/pkg/apis/core/validation/validation.go (`validateContainers`, `validateInitContainers`).
 
+use std::collections::HashSet;
+
 use api::validation::{is_config_map_key, is_dns_label, is_dns_subdomain, is_qualified_name};
 use api::{FieldError, FieldPath};
 use serde_json::Value;
@@ -84,7 +86,7 @@ const NO_ENV_SOURCE: &str = "must specify one of: `configMapRef` or `secretRef`"
 const NOT_WITHOUT_RESTART: &str = "may not be set for init containers without restartPolicy=Always";
 
 /// What is wrong with the containers of a pod that has volumes of these names.
-pub(super) fn judge(spec: &Place<'_>, volumes: &[&str], findings: &mut Findings) {
+pub(super) fn judge(spec: &Place<'_>, volumes: &HashSet<&str>, findings: &mut Findings) {
     let grace = spec.at("terminationGracePeriodSeconds").number();
     // A negative one is one second.
     let grace = grace.map(|it| if it < 0 { 1 } else { it });
@@ -119,11 +121,11 @@ pub(super) fn judge(spec: &Place<'_>, volumes: &[&str], findings: &mut Findings)
         }
         host_ports([container], findings);
     }
-    let taken: Vec<&str> = containers.items().map(|it| it.at("name").text()).collect();
+    let taken: HashSet<&str> = containers.items().map(|it| it.at("name").text()).collect();
     let (double, fresh): (Vec<_>, Vec<_>) = first
         .items()
         .map(|it| it.at("name"))
-        .partition(|name| taken.contains(&name.text()));
+        .partition(|name| taken.contains(name.text()));
     for name in &double {
         findings.duplicate(name);
     }
@@ -131,7 +133,7 @@ pub(super) fn judge(spec: &Place<'_>, volumes: &[&str], findings: &mut Findings)
 }
 
 /// What every container must be.
-fn common(container: &Place<'_>, volumes: &[&str], findings: &mut Findings) {
+fn common(container: &Place<'_>, volumes: &HashSet<&str>, findings: &mut Findings) {
     findings.judge(container, CONTAINER);
     let names: Vec<_> = container
         .at("ports")
@@ -214,7 +216,7 @@ fn headers(headers: &Place<'_>, findings: &mut Findings) {
 }
 
 fn host_ports<'a>(containers: impl IntoIterator<Item = Place<'a>>, findings: &mut Findings) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for container in containers {
         for port in container.at("ports").items() {
             let host = port.at("hostPort");
@@ -226,7 +228,7 @@ fn host_ports<'a>(containers: impl IntoIterator<Item = Place<'a>>, findings: &mu
             if seen.contains(&key) {
                 findings.push(FieldError::duplicate(&host.path, key));
             } else {
-                seen.push(key);
+                seen.insert(key);
             }
         }
     }
@@ -317,20 +319,19 @@ fn privileges(context: &Place<'_>, findings: &mut Findings) {
     }
 }
 
-fn mounts(container: &Place<'_>, volumes: &[&str], findings: &mut Findings) {
+fn mounts(container: &Place<'_>, volumes: &HashSet<&str>, findings: &mut Findings) {
     let mounts = container.at("volumeMounts");
-    let mut paths: Vec<&Value> = Vec::new();
+    let mut paths: HashSet<&Value> = HashSet::new();
     for mount in mounts.items() {
         let (name, path) = (mount.at("name"), mount.at("mountPath"));
         required(&name, findings);
-        if !volumes.contains(&name.text()) {
+        if !volumes.contains(name.text()) {
             findings.push(FieldError::not_found(&name.path, name.text()));
         }
         required(&path, findings);
-        if paths.contains(&path.value) {
+        if !paths.insert(path.value) {
             findings.invalid(&path, "must be unique");
         }
-        paths.push(path.value);
         // Kubernetes tells these of the list, not of its item.
         let told = |field: &str| Place {
             value: mount.at(field).value,

@@ -3,6 +3,8 @@
 //! Source: kubernetes/pkg/apis/core/validation/validation.go (`validateAffinity`, `ValidateTolerations`,
 //! `validateTopologySpreadConstraints`).
 
+use std::collections::{HashMap, HashSet};
+
 use api::FieldError;
 use api::validation::{is_dns_label, is_dns_subdomain, is_label_value};
 
@@ -188,7 +190,7 @@ pub(in super::super) fn tolerations(tolerations: &Place<'_>, findings: &mut Find
 
 /// Taints of a node.
 pub(super) fn taints(taints: &Place<'_>, findings: &mut Findings) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for taint in taints.items() {
         let (key, value, effect) = (taint.at("key"), taint.at("value"), taint.at("effect"));
         qualified_name(&key, findings);
@@ -202,30 +204,37 @@ pub(super) fn taints(taints: &Place<'_>, findings: &mut Findings) {
             _ => findings.not_supported(&effect, &EFFECTS),
         }
         let pair = (key.text(), effect.text());
-        if seen.contains(&pair) {
+        if !seen.insert(pair) {
             let mut error = FieldError::duplicate(&taint.path, taint.value.clone());
             "taints must be unique by key and effect pair".clone_into(&mut error.detail);
             findings.push(error);
-        } else {
-            seen.push(pair);
         }
     }
 }
 
+/// What may be there once of the constraints of a pod.
+fn pair_of<'a>(constraint: &Place<'a>) -> (&'a str, &'a str) {
+    let text = |field: &str| constraint.at(field).text();
+    (text("topologyKey"), text("whenUnsatisfiable"))
+}
+
 fn spread(constraints: &Place<'_>, findings: &mut Findings) {
-    let all: Vec<Place<'_>> = constraints.items().collect();
-    for (index, constraint) in all.iter().enumerate() {
+    // Of two that are the same the first is told.
+    let mut last: HashMap<_, usize> = HashMap::new();
+    for (index, constraint) in constraints.items().enumerate() {
+        last.insert(pair_of(&constraint), index);
+    }
+    for (index, constraint) in constraints.items().enumerate() {
         positive(&constraint.at("maxSkew"), findings);
         let key = constraint.at("topologyKey");
         let action = constraint.at("whenUnsatisfiable");
         if key.text().is_empty() {
             findings.required(&key, "can not be empty");
         }
-        let same = |other: &Place<'_>| {
-            other.at("topologyKey").text() == key.text()
-                && other.at("whenUnsatisfiable").text() == action.text()
-        };
-        if all.iter().skip(index + 1).any(same) {
+        if last
+            .get(&pair_of(&constraint))
+            .is_some_and(|it| *it > index)
+        {
             let path = constraint.path.child("{topologyKey, whenUnsatisfiable}");
             let pair = format!("{{{}, {}}}", key.text(), action.text());
             findings.push(FieldError::duplicate(&path, pair));

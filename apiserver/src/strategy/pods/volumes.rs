@@ -5,6 +5,8 @@
 //!
 //! Source: kubernetes/pkg/apis/core/validation/validation.go (`ValidateVolumes`).
 
+use std::collections::HashSet;
+
 use api::FieldError;
 use api::validation::is_dns_label;
 use serde_json::Value;
@@ -73,8 +75,8 @@ const TOKEN_SECONDS_MIN: i64 = 600;
 const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 
 /// Judges the volumes of a pod, and returns the names that its containers can mount.
-pub(super) fn judge<'a>(volumes: &Place<'a>, findings: &mut Findings) -> Vec<&'a str> {
-    let mut names: Vec<&str> = Vec::new();
+pub(super) fn judge<'a>(volumes: &Place<'a>, findings: &mut Findings) -> HashSet<&'a str> {
+    let mut names: HashSet<&str> = HashSet::new();
     for volume in volumes.items() {
         let before = findings.len();
         kind(&volume, findings);
@@ -83,12 +85,12 @@ pub(super) fn judge<'a>(volumes: &Place<'a>, findings: &mut Findings) -> Vec<&'a
             "" => findings.required(&name, ""),
             _ => findings.text(&name, is_dns_label),
         }
-        if names.contains(&name.text()) {
+        if names.contains(name.text()) {
             findings.duplicate(&name);
         }
         // What is not in order cannot be mounted.
         if findings.len() == before {
-            names.push(name.text());
+            names.insert(name.text());
         }
     }
     names
@@ -176,7 +178,7 @@ fn shown_file(item: &Place<'_>, findings: &mut Findings) {
 }
 
 fn projected(volume: &Place<'_>, findings: &mut Findings) {
-    let mut paths: Vec<&Value> = Vec::new();
+    let mut paths: HashSet<&Value> = HashSet::new();
     for source in volume.at("sources").items() {
         let mut count = 0;
         for name in ["secret", "configMap"] {
@@ -227,17 +229,18 @@ fn taken<'a>(
     volume: &Place<'_>,
     path: &Place<'a>,
     told: &Value,
-    paths: &mut Vec<&'a Value>,
+    paths: &mut HashSet<&'a Value>,
     findings: &mut Findings,
 ) {
     if path.text().is_empty() {
         return;
     }
-    if paths.contains(&path.value) {
-        let detail = "conflicting duplicate paths";
-        findings.push(FieldError::invalid(&volume.path, told.clone(), detail));
-    } else {
-        paths.push(path.value);
+    if !paths.insert(path.value) {
+        let told = Place {
+            value: told,
+            path: volume.path.clone(),
+        };
+        findings.invalid(&told, "conflicting duplicate paths");
     }
 }
 

@@ -3,6 +3,7 @@
 //! Source: kubernetes/pkg/apis/core/validation/validation.go (`validateService`, `ValidateEndpoints`),
 //! kubernetes/pkg/apis/discovery/validation/validation.go.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use api::FieldError;
@@ -95,12 +96,11 @@ pub(super) const ENDPOINT_SLICE: &Rules = &[
     }),
     ("ports[].name", dns_label),
     ("ports", |ports, findings| {
-        let mut seen = Vec::new();
+        let mut seen = HashSet::new();
         for name in ports.items().map(|it| it.at("name")) {
-            if seen.contains(&name.text()) {
+            if !seen.insert(name.text()) {
                 findings.push(FieldError::duplicate(&name.path, name.text()));
             }
-            seen.push(name.text());
         }
     }),
     ("ports[].appProtocol", qualified_name_if_any),
@@ -154,7 +154,7 @@ fn ports_and_name(spec: &Place<'_>, findings: &mut Findings) {
 
 fn ports(ports: &Place<'_>, findings: &mut Findings) {
     let needs_names = ports.count() > 1;
-    let (mut seen, mut seen_nodes) = (Vec::new(), Vec::new());
+    let (mut seen, mut seen_nodes) = (HashSet::new(), HashSet::new());
     for entry in ports.items() {
         let name = entry.at("name");
         if needs_names && name.text().is_empty() {
@@ -167,17 +167,15 @@ fn ports(ports: &Place<'_>, findings: &mut Findings) {
         qualified_name_if_any(&entry.at("appProtocol"), findings);
         let protocol = entry.at("protocol").text();
         let number = entry.at("port").number().unwrap_or(0);
-        if seen.contains(&(protocol, number)) {
+        if !seen.insert((protocol, number)) {
             let key = json!({"protocol": protocol, "port": number});
             findings.push(FieldError::duplicate(&entry.path, key));
         }
-        seen.push((protocol, number));
         let node = entry.at("nodePort");
-        if let Some(number) = node.number().filter(|it| *it != 0) {
-            if seen_nodes.contains(&(protocol, number)) {
-                findings.duplicate(&node);
-            }
-            seen_nodes.push((protocol, number));
+        if let Some(number) = node.number().filter(|it| *it != 0)
+            && !seen_nodes.insert((protocol, number))
+        {
+            findings.duplicate(&node);
         }
     }
     findings.unique(ports.items().map(|it| it.at("name")));
