@@ -25,10 +25,13 @@ mod built_in;
 mod custom;
 mod go_types;
 
+// What rules of fields are made of.
+mod addresses;
+mod checks;
+
 // The families.
 mod admission;
 mod certificates;
-mod checks;
 pub(crate) mod definitions;
 mod events;
 mod groups;

@@ -10,7 +10,6 @@
 //! Source: apimachinery/pkg/util/validation/validation.go, kubernetes/pkg/apis/core/validation/validation.go.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
 
 use api::selector::LabelSelector;
 use api::validation::{
@@ -47,8 +46,6 @@ const PORT_MAX: i64 = 65_535;
 const PORT_NAME_BYTES_MAX: usize = 15;
 const FILE_MODE_MAX: i64 = 0o777;
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
-const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
@@ -240,6 +237,15 @@ impl Findings {
         }
     }
 
+    /// A text that has to be there, and whatever a check of texts says of it.
+    pub(super) fn needed(&mut self, place: &Place<'_>, check: fn(&str) -> Vec<String>) {
+        if place.text().is_empty() {
+            self.required(place, "");
+        } else {
+            self.text(place, check);
+        }
+    }
+
     /// Whatever a check of texts says of a text that is not empty.
     fn text_if_any(&mut self, place: &Place<'_>, check: fn(&str) -> Vec<String>) {
         if !place.text().is_empty() {
@@ -394,8 +400,10 @@ pub(super) fn qualified_name_if_any(place: &Place<'_>, findings: &mut Findings) 
     }
 }
 
-pub(super) fn path_segment(place: &Place<'_>, findings: &mut Findings) {
-    findings.text_if_any(place, is_path_segment);
+/// Another object, by its kind and its name.
+pub(super) fn reference(place: &Place<'_>, findings: &mut Findings) {
+    findings.needed(&place.at("kind"), is_path_segment);
+    findings.needed(&place.at("name"), is_path_segment);
 }
 
 /// Labels, or what selects by labels.
@@ -413,58 +421,6 @@ pub(super) fn selector(place: &Place<'_>, findings: &mut Findings) {
     if let Ok(selector) = LabelSelector::deserialize(place.value) {
         findings.extend(selector.validate(&place.path));
     }
-}
-
-pub(super) fn address(place: &Place<'_>, findings: &mut Findings) {
-    if place.text().parse::<IpAddr>().is_err() {
-        findings.push(FieldError::invalid(&place.path, place.text(), ADDRESS));
-    }
-}
-
-/// An address of an endpoint, which is in another machine.
-pub(super) fn endpoint_address(place: &Place<'_>, findings: &mut Findings) {
-    let Ok(address) = place.text().parse::<IpAddr>() else {
-        return;
-    };
-    let (is_link_local, is_link_local_multicast) = match address {
-        IpAddr::V4(it) => (it.is_link_local(), it.octets().starts_with(&[224, 0, 0])),
-        IpAddr::V6(it) => (
-            it.is_unicast_link_local(),
-            it.segments()
-                .first()
-                .is_some_and(|it| it & 0xff0f == 0xff02),
-        ),
-    };
-    if address.is_unspecified() {
-        findings.invalid(place, format!("may not be unspecified ({})", place.text()));
-    }
-    if address.is_loopback() {
-        let detail = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
-        findings.invalid(place, detail);
-    }
-    if is_link_local {
-        let detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)";
-        findings.invalid(place, detail);
-    }
-    if is_link_local_multicast {
-        let detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)";
-        findings.invalid(place, detail);
-    }
-}
-
-pub(super) fn network(place: &Place<'_>, findings: &mut Findings) {
-    if parse_network(place.text()).is_none() {
-        findings.push(FieldError::invalid(&place.path, place.text(), NETWORK));
-    }
-}
-
-/// Reads an address and how many of its bits are the network's.
-pub(super) fn parse_network(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, bits) = text.split_once('/')?;
-    let address: IpAddr = address.parse().ok()?;
-    let bits: u8 = bits.parse().ok()?;
-    let bits_max = if address.is_ipv4() { 32 } else { 128 };
-    (bits <= bits_max).then_some((address, bits))
 }
 
 pub(super) fn file_mode(place: &Place<'_>, findings: &mut Findings) {
@@ -519,6 +475,9 @@ pub(super) fn positive_quantity(place: &Place<'_>, findings: &mut Findings) {
     }
 }
 
+/// Resources that are measured.
+const MEASURED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "storage"];
+
 /// Resources of which there are only whole ones.
 const COUNTED: [&str; 7] = [
     "pods",
@@ -529,6 +488,18 @@ const COUNTED: [&str; 7] = [
     "configmaps",
     "persistentvolumeclaims",
 ];
+
+/// Whether a name without a prefix is a resource of anything at all.
+pub(super) fn is_standard(name: &str) -> bool {
+    let bare = name
+        .strip_prefix("requests.")
+        .or_else(|| name.strip_prefix("limits."))
+        .unwrap_or(name);
+    COUNTED.contains(&bare)
+        || MEASURED.contains(&bare)
+        || bare.starts_with("hugepages-")
+        || matches!(name, "services.loadbalancers" | "services.nodeports")
+}
 
 /// Whether a resource is one of a vendor's.
 pub(super) fn is_extended(name: &str) -> bool {

@@ -6,8 +6,8 @@ use api::FieldError;
 use api::validation::is_qualified_name;
 
 use super::built_in::RULED;
-use super::checks::{Findings, Place, Rules, amount, judge};
-use super::pods::containers::{any_resource_name, is_standard, resource_name};
+use super::checks::{Findings, Place, Rules, amount, is_standard, judge};
+use super::pods::containers::{any_resource_name, resource_name};
 use super::rules::PutOfAbsent;
 use super::{Deletion, Strategy};
 

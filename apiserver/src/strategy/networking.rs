@@ -5,14 +5,14 @@
 use std::net::IpAddr;
 
 use api::FieldError;
-use api::validation::{is_dns_label, is_dns_subdomain, is_path_segment};
+use api::validation::{is_dns_label, is_dns_subdomain};
 use serde_json::Value;
 
 use super::Strategy;
+use super::addresses::{network, parse, parse_network};
 use super::built_in::RULED;
 use super::checks::{
-    Findings, Place, Rules, dns_subdomain, is_port_name, judge, network, parse_network,
-    path_segment, port, required, selector,
+    Findings, Place, Rules, dns_subdomain, is_port_name, judge, port, reference, required, selector,
 };
 use super::rules::Generation;
 
@@ -49,7 +49,7 @@ const INGRESS: &Rules = &[
         if host.text().is_empty() {
             return;
         }
-        if host.text().parse::<IpAddr>().is_ok() {
+        if parse(host.text()).is_some() {
             findings.invalid(host, "must be a DNS name, not an IP address");
         }
         host_name(host, findings);
@@ -71,10 +71,11 @@ const INGRESS_CLASS: &Rules = &[
             findings.text(place, is_dns_subdomain);
         }
     }),
-    ("spec.parameters.kind", required),
-    ("spec.parameters.kind", path_segment),
-    ("spec.parameters.name", required),
-    ("spec.parameters.name", path_segment),
+    ("spec.parameters", |parameters, findings| {
+        if parameters.is_set() {
+            reference(parameters, findings);
+        }
+    }),
     ("spec.parameters", parameters),
 ];
 
@@ -162,17 +163,13 @@ fn backend(backend: &Place<'_>, findings: &mut Findings) {
     match (service.is_set(), resource.is_set()) {
         (true, true) => wrong("cannot set both resource and service backends"),
         (false, false) => wrong("resource or service backend is required"),
-        (false, true) => reference(&resource, findings),
+        (false, true) => local_reference(&resource, findings),
         (true, false) => service_backend(backend, &service, findings),
     }
 }
 
 fn service_backend(backend: &Place<'_>, service: &Place<'_>, findings: &mut Findings) {
-    let name = service.at("name");
-    match name.text() {
-        "" => findings.required(&name, ""),
-        _ => findings.text(&name, is_dns_label),
-    }
+    findings.needed(&service.at("name"), is_dns_label);
     let (named, number) = (
         service.within(&["port", "name"]),
         service.within(&["port", "number"]),
@@ -192,18 +189,12 @@ fn service_backend(backend: &Place<'_>, service: &Place<'_>, findings: &mut Find
 }
 
 /// An object of another kind, in the same namespace.
-fn reference(resource: &Place<'_>, findings: &mut Findings) {
+fn local_reference(resource: &Place<'_>, findings: &mut Findings) {
     let group = resource.at("apiGroup");
     if group.is_set() {
         findings.text(&group, is_dns_subdomain);
     }
-    for field in ["kind", "name"] {
-        let place = resource.at(field);
-        match place.text() {
-            "" => findings.required(&place, ""),
-            _ => findings.text(&place, is_path_segment),
-        }
-    }
+    reference(resource, findings);
 }
 
 fn domain_prefixed_path(place: &Place<'_>, findings: &mut Findings) {

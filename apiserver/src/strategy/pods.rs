@@ -7,8 +7,9 @@ use api::growth::TooLarge;
 use api::{FieldError, FieldPath, GroupResource, Status, meta};
 use serde_json::{Value, json};
 
+use super::addresses::network;
 use super::built_in::{self, RULED};
-use super::checks::{Place, Rules, found, judge, network};
+use super::checks::{Place, Rules, found, judge};
 use super::endpoint::Endpoint;
 use super::fields::{copy, put};
 use super::rules::{DeletedAnswer, Generation};

@@ -8,7 +8,8 @@ use api::validation::is_path_segment;
 use super::Strategy;
 use super::built_in::RULED;
 use super::checks::{
-    Check, Findings, Place, Rules, at_most_all, count_or_percent, dns_label, judge, selector,
+    Check, Findings, Place, Rules, at_most_all, count_or_percent, dns_label, judge, reference,
+    selector,
 };
 use super::pods::containers::resource_name;
 use super::rules::{Generation, PutWithoutVersion};
@@ -143,16 +144,6 @@ fn replicas(spec: &Place<'_>, findings: &mut Findings) {
     if least.is_some_and(|it| most < it) {
         let detail = "must be greater than or equal to `minReplicas`";
         findings.push(FieldError::invalid(&max.path, most, detail));
-    }
-}
-
-fn reference(reference: &Place<'_>, findings: &mut Findings) {
-    for field in ["kind", "name"] {
-        let place = reference.at(field);
-        match place.text() {
-            "" => findings.required(&place, ""),
-            _ => findings.text(&place, is_path_segment),
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use api::{FieldError, FieldPath, GroupKind, GroupResource, Status};
 use serde_json::{Value, json};
 use storage::{Expect, Key, Write};
 
+use super::addresses;
 use super::built_in::RULED;
 use super::checks::judge;
 use super::endpoint::Endpoint;
@@ -263,11 +264,13 @@ fn asked_address(spec: &Value) -> Result<Option<Ipv4Addr>, FieldError> {
     if asked.is_empty() {
         return Ok(None);
     }
-    let address: IpAddr = asked.parse().map_err(|_error| {
-        let path = FieldPath::new("spec").child("clusterIPs").index(0);
-        let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        FieldError::invalid(&path, asked, detail)
-    })?;
+    let address = match (addresses::fault(asked), addresses::parse(asked)) {
+        (None, Some(address)) => address,
+        (fault, _) => {
+            let path = FieldPath::new("spec").child("clusterIPs").index(0);
+            return Err(FieldError::invalid(&path, asked, fault.unwrap_or_default()));
+        }
+    };
     match address {
         IpAddr::V4(address) if is_in_range(address) => Ok(Some(address)),
         address => {

@@ -228,7 +228,7 @@ impl<'a> Helm<'a> {
             kubectl
                 .run_with_input(&["delete", "-f", "-", "--timeout=60s"], &text)
                 .await
-                .succeeded("the definitions are deleted");
+                .succeeded(&format!("the definitions are deleted {}", self.server.name));
         }
     }
 }

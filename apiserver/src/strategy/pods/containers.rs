@@ -9,16 +9,15 @@ use api::{FieldError, FieldPath};
 use serde_json::Value;
 
 use super::super::checks::{
-    Findings, Place, Rules, amount, descending_path, dns_subdomain, id, is_extended, is_native,
+    Findings, Place, Rules, amount, descending_path, id, is_extended, is_native, is_standard,
     not_negative, one_of, one_of_if_any, port, port_if_any, port_name, port_or_name, required,
 };
 use super::security::seccomp;
 use super::shown::{FIELDS, field_ref, resource_ref};
 
 const CONTAINER: &Rules = &[
-    ("name", |place, findings| match place.text() {
-        "" => findings.required(place, ""),
-        _ => findings.text(place, is_dns_label),
+    ("name", |place, findings| {
+        findings.needed(place, is_dns_label);
     }),
     ("image", required),
     ("terminationMessagePolicy", |place, findings| {
@@ -37,10 +36,8 @@ const CONTAINER: &Rules = &[
     }),
     ("ports[].hostPort", port_if_any),
     ("ports[].protocol", required),
-    ("env[].name", |place, findings| match place.text() {
-        "" => findings.required(place, ""),
-        _ => variable_name(place, findings),
-    }),
+    ("env[].name", required),
+    ("env[].name", variable_name),
     ("env[]", variable),
     ("envFrom", sources),
     ("envFrom[].prefix", variable_name),
@@ -277,11 +274,7 @@ fn key_ref(place: &Place<'_>, findings: &mut Findings) {
         return;
     }
     findings.text(&place.at("name"), is_dns_subdomain);
-    let key = place.at("key");
-    match key.text() {
-        "" => findings.required(&key, ""),
-        _ => findings.text(&key, is_config_map_key),
-    }
+    findings.needed(&place.at("key"), is_config_map_key);
 }
 
 fn sources(sources: &Place<'_>, findings: &mut Findings) {
@@ -297,10 +290,7 @@ fn sources(sources: &Place<'_>, findings: &mut Findings) {
 }
 
 fn object_name(place: &Place<'_>, findings: &mut Findings) {
-    match place.text() {
-        "" => findings.required(place, ""),
-        _ => dns_subdomain(place, findings),
-    }
+    findings.needed(place, is_dns_subdomain);
 }
 
 fn privileges(context: &Place<'_>, findings: &mut Findings) {
@@ -423,27 +413,4 @@ pub(in super::super) fn any_resource_name(name: &str, place: &Place<'_>, finding
     for detail in wrong {
         findings.push(FieldError::invalid(&place.path, name, detail));
     }
-}
-
-/// Whether a name without a prefix is a resource of anything at all.
-pub(in super::super) fn is_standard(name: &str) -> bool {
-    const KNOWN: [&str; 12] = [
-        "cpu",
-        "memory",
-        "ephemeral-storage",
-        "storage",
-        "pods",
-        "services",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-    ];
-    let bare = name
-        .strip_prefix("requests.")
-        .or_else(|| name.strip_prefix("limits."))
-        .unwrap_or(name);
-    KNOWN.contains(&bare) || name == "services.loadbalancers" || bare.starts_with("hugepages-")
 }

@@ -4,8 +4,9 @@
 
 use api::FieldError;
 
+use super::super::addresses::address;
 use super::super::checks::{
-    Findings, Place, Rules, address, dns_label, dns_subdomain, labels, one_of, qualified_name,
+    Findings, Place, Rules, dns_label, dns_subdomain, labels, one_of, qualified_name,
 };
 use super::containers;
 use super::scheduling;

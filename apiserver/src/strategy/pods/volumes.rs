@@ -81,10 +81,7 @@ pub(super) fn judge<'a>(volumes: &Place<'a>, findings: &mut Findings) -> HashSet
         let before = findings.len();
         kind(&volume, findings);
         let name = volume.at("name");
-        match name.text() {
-            "" => findings.required(&name, ""),
-            _ => findings.text(&name, is_dns_label),
-        }
+        findings.needed(&name, is_dns_label);
         if names.contains(name.text()) {
             findings.duplicate(&name);
         }

@@ -10,9 +10,10 @@ use api::FieldError;
 use api::validation::{is_dns_label, is_dns_subdomain};
 use serde_json::json;
 
+use super::super::addresses::{address, endpoint_address, fault, network, parse};
 use super::super::checks::{
-    Check, Findings, Place, Rules, address, dns_label, endpoint_address, labels, network,
-    one_of_if_any, port, port_or_name, qualified_name_if_any, required,
+    Check, Findings, Place, Rules, dns_label, labels, one_of_if_any, port, port_or_name,
+    qualified_name_if_any, required,
 };
 
 pub(super) const SERVICE: &Rules = &[
@@ -51,16 +52,9 @@ pub(super) const ENDPOINTS: &Rules = &[("subsets[]", |subset, findings| {
         sloppy_address(&ip, findings);
         endpoint_address(&ip, findings);
     }
-    let many = subset.at("ports").count() > 1;
-    for entry in subset.at("ports").items() {
-        let name = entry.at("name");
-        if many && name.text().is_empty() {
-            findings.required(&name, "");
-        }
-        dns_label(&name, findings);
-        port(&entry.at("port"), findings);
-        required(&entry.at("protocol"), findings);
-        qualified_name_if_any(&entry.at("appProtocol"), findings);
+    let ports = subset.at("ports");
+    for entry in ports.items() {
+        any_port(&entry, ports.count() > 1, findings);
     }
 })];
 
@@ -152,19 +146,23 @@ fn ports_and_name(spec: &Place<'_>, findings: &mut Findings) {
     }
 }
 
+/// A port of a service or of its endpoints. One of several has a name.
+fn any_port(entry: &Place<'_>, is_one_of_several: bool, findings: &mut Findings) {
+    let name = entry.at("name");
+    if is_one_of_several && name.text().is_empty() {
+        findings.required(&name, "");
+    }
+    dns_label(&name, findings);
+    port(&entry.at("port"), findings);
+    required(&entry.at("protocol"), findings);
+    qualified_name_if_any(&entry.at("appProtocol"), findings);
+}
+
 fn ports(ports: &Place<'_>, findings: &mut Findings) {
-    let needs_names = ports.count() > 1;
     let (mut seen, mut seen_nodes) = (HashSet::new(), HashSet::new());
     for entry in ports.items() {
-        let name = entry.at("name");
-        if needs_names && name.text().is_empty() {
-            findings.required(&name, "");
-        }
-        dns_label(&name, findings);
-        port(&entry.at("port"), findings);
-        required(&entry.at("protocol"), findings);
+        any_port(&entry, ports.count() > 1, findings);
         port_or_name(&entry.at("targetPort"), findings);
-        qualified_name_if_any(&entry.at("appProtocol"), findings);
         let protocol = entry.at("protocol").text();
         let number = entry.at("port").number().unwrap_or(0);
         if !seen.insert((protocol, number)) {
@@ -275,7 +273,7 @@ fn traffic(spec: &Place<'_>, findings: &mut Findings) {
 
 /// What is no address is told twice: the older words stay too.
 fn sloppy_address(place: &Place<'_>, findings: &mut Findings) {
-    if place.text().parse::<IpAddr>().is_err() {
+    if parse(place.text()).is_none() {
         let detail = "must be a valid IP address";
         findings.push(FieldError::invalid(&place.path, place.text(), detail));
     }
@@ -284,7 +282,7 @@ fn sloppy_address(place: &Place<'_>, findings: &mut Findings) {
 fn slice_addresses(addresses: &Place<'_>, check: Check, findings: &mut Findings) {
     for place in addresses.items() {
         address(&place, findings);
-        if place.text().parse::<IpAddr>().is_ok() {
+        if fault(place.text()).is_none() {
             // Kubernetes tells the family of the list.
             let told = Place {
                 value: place.value,

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use super::super::checks::{Findings, Place};
+use super::super::super::checks::{Findings, Place};
 
 /// A field: its least and its greatest value, and the words that stand for numbers.
 struct Field {
