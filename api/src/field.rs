@@ -309,8 +309,8 @@ pub fn aggregate(errors: &[FieldError]) -> String {
 }
 
 /// Leaves out what a refusal does not tell: more findings than anybody reads, and more text than a request has. The first stays.
-/// Returns how many there were beyond.
-pub(crate) fn shorten(errors: &mut Vec<FieldError>) -> usize {
+/// Returns whether there were more.
+pub(crate) fn shorten(errors: &mut Vec<FieldError>) -> bool {
     let mut bytes = 0_usize;
     let told = errors.iter().take(FINDINGS_MAX).take_while(|error| {
         let is_told = bytes <= TOLD_BYTES_MAX;
@@ -318,9 +318,9 @@ pub(crate) fn shorten(errors: &mut Vec<FieldError>) -> usize {
         is_told
     });
     let count = told.count();
-    let beyond = errors.len().saturating_sub(count);
+    let has_more = errors.len() > count;
     errors.truncate(count);
-    beyond
+    has_more
 }
 
 /// Returns about how long a value is as text.

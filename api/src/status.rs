@@ -272,13 +272,13 @@ impl Status {
 
     /// Returns which rules are broken.
     pub fn invalid(kind: &GroupKind, name: &str, mut errors: Vec<FieldError>) -> Self {
-        let beyond = field::shorten(&mut errors);
+        let has_more = field::shorten(&mut errors);
         let mut message = format!("{kind} {} is invalid", quote(name));
         if !errors.is_empty() {
             message.push_str(": ");
             message.push_str(&field::aggregate(&errors));
         }
-        if beyond > 0 {
+        if has_more {
             message.push_str(", and more that is not told");
         }
         let causes = errors.into_iter().map(StatusCause::from).collect();

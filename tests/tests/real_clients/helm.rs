@@ -225,8 +225,10 @@ impl<'a> Helm<'a> {
         // Helm leaves definitions.
         if !chart.definitions.is_empty() {
             let text = chart.definitions.join("---\n");
+            // A kube-apiserver that is alone takes ten seconds for the ten of one chart, and a minute more once in eight times: its
+            // finalizer looks again only then.
             kubectl
-                .run_with_input(&["delete", "-f", "-", "--timeout=60s"], &text)
+                .run_with_input(&["delete", "-f", "-", "--timeout=180s"], &text)
                 .await
                 .succeeded(&format!("the definitions are deleted {}", self.server.name));
         }
