@@ -167,6 +167,13 @@ impl Spoke {
         self.api = None;
     }
 
+    /// Starts kube-apiserver again, with further arguments.
+    pub async fn restart_with(&mut self, arguments: &[String]) {
+        self.stop_api();
+        self.api_command.args(arguments);
+        self.start_api().await;
+    }
+
     /// Starts kube-apiserver again, at the same address, and waits until it is ready. The controllers start anew: they would go on
     /// up to a minute later, after a pause that grew while it was away.
     pub async fn start_api(&mut self) {

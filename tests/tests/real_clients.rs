@@ -16,4 +16,6 @@ mod real_clients {
     mod helm;
     mod kro;
     mod kube_rs;
+    mod oidc;
+    mod prometheus;
 }
