@@ -27,6 +27,9 @@ const REFUSED_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a cluster that is to be joined may take to say which one it is.
 const CONTACT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The namespace whose uid tells which cluster one is.
+const SYSTEM: &str = "kube-system";
+
 /// Runs one of the commands.
 pub(crate) async fn run(arguments: args::Spoke) -> Result<()> {
     match arguments {
@@ -61,14 +64,17 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
     if !arguments.skip_contact {
         let uid = contact(&connection).await?;
         refuse_another(known.as_ref(), &uid)?;
+        refuse_taken(&hub, name.as_str(), &uid).await?;
     }
     if known.is_some() {
         output::note(&format!("spoke {name} exists: its credential is replaced"));
     }
     let labels: BTreeMap<String, String> = arguments.labels.into_iter().collect();
     let (mut secret, spoke) = spokes::join_objects(name.as_str(), &credential, &labels);
-    apply(&hub, &secret).await?;
-    let made = apply(&hub, &spoke).await?;
+    // What is wrong with the Spoke is said before its credential is replaced.
+    apply(&hub.dynamic.clone().with_dry_run(), &spoke).await?;
+    apply(&hub.dynamic, &secret).await?;
+    let made = apply(&hub.dynamic, &spoke).await?;
     if api::meta::is_terminating(&made) {
         bail!("spoke {name} is being deleted: add it again once it is gone");
     }
@@ -79,7 +85,15 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
         "name": name.as_str(),
         "uid": api::meta::uid(&made),
     }]);
-    apply(&hub, &secret).await?;
+    apply(&hub.dynamic, &secret).await?;
+    let definitions = own_definitions(&hub, name.as_str()).await;
+    if known.is_none() && !definitions.is_empty() {
+        output::note(&format!(
+            "definitions that were written at /clusters/{name} for a spoke of this name before are served again: {}; delete them \
+             there if they are not meant for this cluster",
+            definitions.join(", ")
+        ));
+    }
     match arguments.wait {
         Some(seconds) => {
             let wait = Wait {
@@ -127,6 +141,25 @@ fn refuse_another(known: Option<&Value>, uid: &str) -> Result<()> {
     );
 }
 
+/// Refuses a cluster that is another spoke of this hub, or the hub itself, as far as the user may read that: the hub refuses it too,
+/// but with a Spoke in place that has to be removed again.
+async fn refuse_taken(hub: &connect::HubConnection, name: &str, uid: &str) -> Result<()> {
+    let spokes = hub.spokes_list().await.unwrap_or_default();
+    let mut spokes = spokes["items"].as_array().into_iter().flatten();
+    let holder = spokes.find(|it| it["status"]["clusterUID"] == uid && api::meta::name(it) != name);
+    if let Some(holder) = holder {
+        bail!(
+            "its kube-system uid {uid} is that of spoke {:?}: one cluster is one spoke; nothing was changed",
+            api::meta::name(holder)
+        );
+    }
+    let root = hub.dynamic.get(&namespaces(), SYSTEM).await;
+    if root.is_ok_and(|root| api::meta::uid(&root) == uid) {
+        bail!("it is this hub: nothing can be joined to itself; nothing was changed");
+    }
+    Ok(())
+}
+
 fn is_embedded(spoke: &Value) -> bool {
     spoke["spec"]["provider"] == "Embedded"
 }
@@ -135,13 +168,8 @@ fn is_embedded(spoke: &Value) -> bool {
 async fn contact(connection: &client::Connection) -> Result<String> {
     let server = connection.server().to_string();
     let server = server.trim_end_matches('/');
-    let namespaces = Endpoint {
-        scope: None,
-        gvr: api::GroupVersionResource::new("", "v1", "namespaces"),
-        namespace: None,
-    };
     let dynamic = Dynamic::new(connection.client()).with_deadline(CONTACT_PATIENCE);
-    match dynamic.get(&namespaces, "kube-system").await {
+    match dynamic.get(&namespaces(), SYSTEM).await {
         Ok(namespace) => Ok(api::meta::uid(&namespace).to_owned()),
         Err(error) => match error.status() {
             Some(status) => bail!(
@@ -150,12 +178,24 @@ async fn contact(connection: &client::Connection) -> Result<String> {
                 status.code,
                 status.message
             ),
+            None if error.chain().contains("invalid peer certificate") => bail!(
+                "{server}: {}; nothing was changed: the certificate-authority-data of the kubeconfig is not that of the server",
+                error.chain()
+            ),
             None => bail!(
                 "{server}: {}; nothing was changed; if only the hub can reach the cluster, --skip-contact joins it without \
                  contacting it from here",
                 error.chain()
             ),
         },
+    }
+}
+
+fn namespaces() -> Endpoint {
+    Endpoint {
+        scope: None,
+        gvr: api::GroupVersionResource::new("", "v1", "namespaces"),
+        namespace: None,
     }
 }
 
@@ -220,7 +260,7 @@ async fn ready(hub: &connect::HubConnection, name: &str, wait: Wait) -> Result<(
 }
 
 /// Applies an object. Returns the metadata that it has then.
-async fn apply(hub: &connect::HubConnection, object: &Value) -> Result<Value> {
+async fn apply(dynamic: &Dynamic, object: &Value) -> Result<Value> {
     let kind = api::meta::kind(object);
     let gvr = match kind {
         "Secret" => api::GroupVersionResource::new("", "v1", "secrets"),
@@ -239,7 +279,7 @@ async fn apply(hub: &connect::HubConnection, object: &Value) -> Result<Value> {
         answer: Answer::Metadata,
     };
     let name = api::meta::name(object);
-    hub.dynamic
+    dynamic
         .patch(&endpoint, name, None, patch)
         .await
         .with_context(|| format!("{kind} {name}"))
@@ -267,6 +307,7 @@ async fn leave(hub: &HubFlags, name: &str, parting: Option<&str>) -> Result<()> 
     let spoke = hub.dynamic.get(&endpoint, name).await;
     let spoke = spoke.map_err(|error| connect::about_spoke(name, error))?;
     refuse_parting(&hub, &spoke, parting).await?;
+    let definitions = own_definitions(&hub, name).await;
     let deleted = hub
         .dynamic
         .delete(&endpoint, name, &DeleteRequest::default())
@@ -279,7 +320,32 @@ async fn leave(hub: &HubFlags, name: &str, parting: Option<&str>) -> Result<()> 
         }
         gone(&hub, &endpoint, name, parting).await?;
     }
+    if !definitions.is_empty() {
+        output::note(&format!(
+            "definitions that were written at /clusters/{name} stay in the hub's store, for a spoke that joins under this name: {}",
+            definitions.join(", ")
+        ));
+    }
     output::line(&format!("spoke {name} removed"))
+}
+
+/// The definitions that were written at a cluster's path, as far as the user may list them.
+async fn own_definitions(hub: &connect::HubConnection, name: &str) -> Vec<String> {
+    let Ok(cluster) = name.parse() else {
+        return Vec::new();
+    };
+    let definitions = Endpoint {
+        scope: Some(cluster),
+        gvr: api::GroupVersionResource::new("kro.run", "v1alpha1", "resourcegraphdefinitions"),
+        namespace: None,
+    };
+    let all = client::ListRequest::default();
+    let listed = hub.dynamic.list(&definitions, &all).await;
+    let items = listed.map(|it| it.items).unwrap_or_default();
+    items
+        .iter()
+        .map(|it| api::meta::name(it).to_owned())
+        .collect()
 }
 
 /// Refuses what would only be regretted: a deletion cannot be taken back.

@@ -398,7 +398,7 @@ where
 fn tls_error(error: &kube::Error) -> Error {
     let text = error_chain(error);
     if text.contains("UnsupportedCertVersion") {
-        let old = "the client certificate is of X.509 version 1, without extensions: have one of version 3 made";
+        let old = "the client certificate is of X.509 version 1, without extensions: have one of version 3 made, with openssl x509 -extfile";
         return Error::Config(old.to_owned());
     }
     Error::Config(text)

@@ -167,7 +167,7 @@ impl Dynamic {
         }
     }
 
-    /// Returns calls whose creates, updates, deletions and merge or JSON patches change nothing, and answer what would become.
+    /// Returns calls whose creates, updates, deletions and patches change nothing, and answer what would become.
     #[must_use]
     pub const fn with_dry_run(mut self) -> Self {
         self.is_trial = true;
@@ -361,7 +361,8 @@ impl Dynamic {
             } => {
                 let target = target
                     .with("fieldManager", Some(manager))
-                    .with("force", (force == Force::Yes).then_some("true"));
+                    .with("force", (force == Force::Yes).then_some("true"))
+                    .with("dryRun", self.is_trial.then_some("All"));
                 let accept = match answer {
                     Answer::Object => ACCEPT_JSON,
                     Answer::Metadata => ACCEPT_METADATA,

@@ -32,6 +32,9 @@ const TOLD = {
 /** Reasons of nodes that only wait for another one. */
 const OF_OTHERS = ["IncludeWhenPending", "DependencyNotReady", "DependencyFailed", "DataPending", "NotReached"];
 
+/** By how much the clock of a spoke may be behind the hub's. */
+const CLOCKS_APART_MS = 10_000;
+
 const LOOK = { ready: "good", inProgress: "busy", deleting: "busy", error: "bad" };
 
 export function page(app, [resource, cluster, space, name]) {
@@ -184,7 +187,9 @@ export function page(app, [resource, cluster, space, name]) {
       const other = graph.nodes.find((it) => it.id === id);
       return other && !other.traits.includes("external") && !isReady(other);
     });
-    return waits ? { look: "off", word: "Waits" } : { look: "busy", word: node.traits.includes("conditional") ? "Not there" : "Next" };
+    if (waits) return { look: "off", word: "Waits" };
+    if (stateOf(instance) === "error") return { look: "bad", word: "Failed" };
+    return { look: "busy", word: node.traits.includes("conditional") ? "Not there" : "Next" };
   }
 
   /** The node that the others wait for: the first of the order that is not good and whose own needs are. */
@@ -208,24 +213,37 @@ export function page(app, [resource, cluster, space, name]) {
       })}</tbody></table>`;
   };
 
+  /** Events since the instance is there, as far as clocks agree: its name may have been another one's. */
+  const lately = () => {
+    const time = (it) => text(it.lastTimestamp ?? it.eventTime ?? it.metadata?.creationTimestamp);
+    const since = Date.parse(text(instance?.metadata?.creationTimestamp)) - CLOCKS_APART_MS;
+    return events.filter((it) => !(/^\d{4}-/.test(time(it)) && Date.parse(time(it)) < since));
+  };
+
+  /** The kind, which leads to its definition. */
+  const kindLink = () => {
+    const { definition, homes } = definitionOf(instance);
+    return definition ? html`<a href=${links.definition(homes[0], definition)}>${text(instance?.kind)}</a>` : text(instance?.kind);
+  };
+
   const render = () => {
     const state = instance && stateOf(instance);
     const why = instance && state !== "ready" ? trouble(instance) : null;
     const held = blocking();
     const heldBy = held && toldOf(held);
     return html`<div class="head"><h1 tabindex="-1">${name}</h1>${isGone ? chip("unknown", "Gone") : state ? chip(state) : nothing}
-        <p class="summary">${text(instance?.kind)} in <a href=${links.spoke(cluster)}>${cluster}</a>${namespace ? html`, namespace ${namespace}` : nothing}
+        <p class="summary">${kindLink()} in <a href=${links.spoke(cluster)}>${cluster}</a>${namespace ? html`, namespace ${namespace}` : nothing}
         ${instance ? html`<span class="quiet">· created ${when(instance.metadata?.creationTimestamp)}</span>` : nothing}</p></div>
       ${refusal(error, name)}
       ${isGone && !error ? html`<p class="refusal" role="alert"><b>The instance is gone.</b> What is shown is what was last known of it.</p>` : nothing}
-      ${why ? html`<p class="waits ${state}"><b>${text(why.reason)}</b> ${text(why.message)}${held ? html` <span class="quiet">First node in the way: <b>${held}</b>${heldBy ? html`, ${text(heldBy.reason)}${heldBy.message ? html`: ${text(heldBy.message)}` : nothing}` : nothing}.</span>` : nothing}</p>` : nothing}
+      ${why ? html`<p class="waits ${state}"><b>${text(why.reason)}</b> ${text(why.message)}${held ? html` <span class="quiet">First node in the way: <b>${held}</b>${heldBy ? html`, ${text(heldBy.reason)}${heldBy.message && !text(why.message).includes(text(heldBy.message)) ? html`: ${text(heldBy.message)}` : nothing}` : nothing}.</span>` : nothing}</p>` : nothing}
       <section aria-label="Graph">${refusal(graphError, "the definition")}
         ${drawing(graph, { stateOf: instance ? stateOfNode : undefined, first: held, chosen, choose: (id) => { chosen = id; app.update(); } })}</section>
       <div class="columns-two">
         <section><h2>Children${chosen ? html` of ${chosen} <button type="button" class="flat" @click=${() => { chosen = null; app.update(); }}>show all</button>` : nothing}</h2>
           ${refusal(ledgerError, "the ledger")}
           ${[...childErrors].map(([what, failure]) => refusal(failure, what.split("/").pop()))}${ledger ? childRows() : nothing}</section>
-        <section><h2>Conditions</h2>${instance ? conditions(instance) : nothing}<h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(events)}</section>
+        <section><h2>Conditions</h2>${instance ? conditions(instance) : nothing}<h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(lately())}</section>
       </div>
       ${instance && !isGone ? compared.render(readDefinition) : nothing}
       ${instance ? source(instance) : nothing}`;

@@ -147,6 +147,9 @@ export const conditions = (object) => {
       <td>${when(it.lastTransitionTime)}</td></tr>`)}</tbody></table>`;
 };
 
+/** Events that are not about another object, which had the name before: by its uid. */
+export const eventsOf = (uid, events) => events.filter((it) => !uid || !it.involvedObject?.uid || text(it.involvedObject.uid) === uid);
+
 /** The newest events of an object. */
 export const eventTable = (events) => {
   if (!events.length) return html`<p class="quiet">No events.</p>`;

@@ -3,7 +3,7 @@
 import { html, nothing } from "./vendor/lit-html.js";
 import { at, follow, get, isFinal, query, waitAfter } from "./api.js";
 import { asked, choose } from "./kinds.js";
-import { bar, chip, conditions, eventTable, heard, isAway, links, list, notes, plural, refusal, share, source, stateOfSpoke, text, when } from "./parts.js";
+import { bar, chip, conditions, eventsOf, eventTable, heard, isAway, links, list, notes, plural, refusal, share, source, stateOfSpoke, text, when } from "./parts.js";
 
 export const title = ([name]) => name;
 
@@ -91,7 +91,7 @@ export function page(app, [name]) {
       ${spoke && !spoke.hidden ? html`${facts(spoke)}` : nothing}
       <section><h2>Instances in error</h2>${isSilent ? html`<p class="quiet">Not known while the hub does not use the spoke.</p>` : html`${refusal(error, "instances")}${notes(errors, chosen.omitted)}${error ? nothing : failed()}`}</section>
       ${isSilent ? nothing : refusal(ledgerError, "the ledger")}
-      ${spoke && !spoke.hidden ? html`<section><h2>Conditions</h2>${conditions(spoke)}</section><section><h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(events)}</section>${source(spoke)}` : nothing}`;
+      ${spoke && !spoke.hidden ? html`<section><h2>Conditions</h2>${conditions(spoke)}</section><section><h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(eventsOf(text(spoke.metadata?.uid), events))}</section>${source(spoke)}` : nothing}`;
   };
   return { render, stop() { clearTimeout(due); ending.abort(); stopEvents(); } };
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use http::{HeaderValue, header::USER_AGENT};
 use http_body::Body as HttpBody;
 use tower::Service;
 
@@ -19,6 +20,10 @@ use crate::{
     request::{Peer, UserInfo},
     respond::{RequestBody, Response},
 };
+
+/// Who the hub's own controllers are in `managedFields` and in the audit log.
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("wheelhouse/", env!("CARGO_PKG_VERSION")));
 
 /// Sends requests to a hub as one user. `kube::Client::new` takes it.
 #[derive(Clone)]
@@ -39,7 +44,9 @@ impl InProcess {
 
     /// Sends one request.
     pub async fn send(&self, mut request: http::Request<RequestBody>) -> Response {
-        telemetry::inject(request.headers_mut());
+        let headers = request.headers_mut();
+        headers.entry(USER_AGENT).or_insert(AGENT);
+        telemetry::inject(headers);
         self.hub.answer(request, &self.peer, None).await
     }
 }

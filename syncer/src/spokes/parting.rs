@@ -82,8 +82,8 @@ impl Parting {
                 "waiting",
                 "delete them first, or drain or abandon the spoke",
             ),
-            Self::Drain => ("draining", "they are being deleted"),
-            Self::Abandon => ("abandoning", "they are being forgotten"),
+            Self::Drain => ("draining", "deleting"),
+            Self::Abandon => ("abandoning", "forgetting"),
         };
         let cluster = meta::name(spoke);
         let (what, trouble) = match (self, trouble) {

@@ -160,7 +160,7 @@ async fn a_cluster_that_cannot_be_joined(stage: &Stage) {
             "a wrong authority",
             unknowns.display().to_string(),
             "certificate",
-            "--skip-contact",
+            "is not that of the server",
         ),
         (
             "a wrong credential",
@@ -212,6 +212,30 @@ async fn a_credential_that_does_not_work(stage: &Stage, other: &std::path::Path,
     );
     let ran = stage.hub.wheelhouse(add).await;
     ran.succeeded("spoke add, with the credential from before");
+    a_label_that_is_none(stage, &replace).await;
+}
+
+/// What is wrong with the Spoke is said before its credential is replaced.
+async fn a_label_that_is_none(stage: &Stage, replace: &[&str]) {
+    let version = "jsonpath={.metadata.resourceVersion}";
+    let get = [
+        "get",
+        "secret",
+        "spoke-east",
+        "-n",
+        "kube-system",
+        "-o",
+        version,
+    ];
+    let before = stage.hub.root().must(&get).await;
+    let wrong = [replace, &["--label", "a=b c"]].concat();
+    let ran = stage.hub.wheelhouse(&wrong).await;
+    assert!(
+        ran.code == 1 && ran.stderr.contains("a valid label"),
+        "{ran:?}"
+    );
+    let after = stage.hub.root().must(&get).await;
+    assert_eq!(after, before, "the credential stays");
 }
 
 /// Neither waits for its whole time: what is wrong does not pass.
@@ -227,7 +251,15 @@ async fn a_cluster_that_the_hub_does_not_use(stage: &Stage) {
         ),
         ("loose", loose, "start the hub with --allow-insecure-spokes"),
     ] {
-        let add = ["spoke", "add", name, "--from", &from, "--wait=600"];
+        let add = [
+            "spoke",
+            "add",
+            name,
+            "--from",
+            &from,
+            "--skip-contact",
+            "--wait=600",
+        ];
         let ran = stage.hub.wheelhouse(&add).await;
         assert_eq!(ran.code, 1, "{name}: {ran:?}");
         for part in [says, "was added, but the hub does not use it"] {
@@ -259,7 +291,28 @@ async fn a_hub_that_is_none_and_a_cluster_that_is_its_own(stage: &Stage) {
     assert!(!secrets.contains("spoke-q"), "{secrets}");
 
     let own = stage.hub.kubeconfig().display().to_string();
-    let add = ["spoke", "add", "self", "--from", &own, "--wait=600"];
+    for (from, says) in [
+        (&east, "is that of spoke \"east\""),
+        (&own, "it is this hub"),
+    ] {
+        let ran = stage
+            .hub
+            .wheelhouse(&["spoke", "add", "self", "--from", from])
+            .await;
+        one_line(&ran, &[says, "nothing was changed"]);
+        let spoke = stage.hub.root().run(&["get", "spoke", "self"]).await;
+        assert!(spoke.stderr.contains("NotFound"), "{spoke:?}");
+    }
+    // The hub itself says the same where nobody asked the cluster before.
+    let add = [
+        "spoke",
+        "add",
+        "self",
+        "--from",
+        &own,
+        "--skip-contact",
+        "--wait=600",
+    ];
     let ran = stage.hub.wheelhouse(&add).await;
     one_line(
         &ran,

@@ -45,6 +45,30 @@ pub(crate) async fn manifests_are_admitted(kubectl: &Kubectl) {
     assert!(refused.contains("violates PodSecurity"), "{refused}");
 }
 
+/// systemd reads the unit, and has nothing to say about it.
+#[test]
+fn the_unit_has_no_faults() {
+    let folder = Scratch::new("systemd");
+    let verify = |text: &str| {
+        let file = folder.write("wheelhouse.service", text);
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["verify", "--man=no"]).arg(file);
+        let ran = analyze.output().ok()?;
+        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+        Some((ran.status.success(), told))
+    };
+    let binary = assets::wheelhouse().display().to_string();
+    let unit = shipped("systemd/wheelhouse.service").replace("/usr/local/bin/wheelhouse", &binary);
+    let Some(found) = verify(&unit) else {
+        assets::skipped("systemd-analyze is not here, which reads the unit");
+        return;
+    };
+    assert_eq!(found, (true, String::new()), "the unit");
+    let wrong = verify(&unit.replace("ProtectSystem=", "ProtectSystems="));
+    let is_told = wrong.is_some_and(|(_, told)| told.contains("ProtectSystems"));
+    assert!(is_told, "an unknown key is told");
+}
+
 #[test]
 fn the_container_file_has_no_faults() {
     let Some(hadolint) = assets::hadolint() else {

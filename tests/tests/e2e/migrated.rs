@@ -295,22 +295,8 @@ async fn takes_over(stage: &Stage) {
     for key in ["wheelhouse.dev/run-as", "wheelhouse.dev/adopt"] {
         assert!(annotations[key].is_null(), "{key}: {annotations}");
     }
-    let spoke = stage
-        .hub
-        .root()
-        .json(&["get", "spoke", "east"])
-        .await
-        .expect("the Spoke");
-    let conditions = spoke["status"]["conditions"]
-        .as_array()
-        .cloned()
-        .unwrap_or_default();
-    assert!(
-        conditions
-            .iter()
-            .any(|it| it["type"] == "Migrated" && it["status"] == "True"),
-        "{spoke}"
-    );
+    let wait = ["wait", "spoke/east", "--for=condition=Migrated"];
+    stage.hub.root().must(&wait).await;
 }
 
 /// Gives kro's account what it may do with ConfigMaps.

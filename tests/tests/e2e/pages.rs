@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeSet,
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt as _, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -20,6 +20,8 @@ use wheelhouse_tests::{
 enum Way {
     /// It is typed, after these replacements, and succeeds.
     Typed(&'static [(&'static str, &'static str)]),
+    /// It is typed, after these replacements, by root, where systemd's programs are installed.
+    Systemd(&'static [(&'static str, &'static str)]),
     /// It is typed, and ends with 1, as its page says.
     Fails,
     /// The program takes its arguments: another trial runs it with ones like them.
@@ -32,13 +34,29 @@ enum Way {
     Not(&'static str),
 }
 
-use Way::{Fails, In, Not, Script, Taken, Typed};
+use Way::{Fails, In, Not, Script, Systemd, Taken, Typed};
 
 /// What has no files here.
 const NO_FILES: &[(&str, &str)] = &[(" ...", "")];
 const CHART: Way = In("real_clients/chart.rs", "installs(", "install");
-const UNIT: Way =
-    Not("systemd is not here; deploy.rs starts the hub with the arguments of the unit");
+/// A folder takes the place of the machine: another systemd, or none, runs here. deploy.rs starts the hub with the unit's arguments.
+const UNIT: Way = Systemd(&[
+    (
+        " wheelhouse /usr/local/bin/",
+        " bin/wheelhouse -D -t machine/usr/local/bin/",
+    ),
+    (
+        " /etc/systemd/system/",
+        " -D -t machine/etc/systemd/system/",
+    ),
+    (" /etc/sysusers.d/", " -D machine/etc/sysusers.d/"),
+    ("systemd-sysusers", "systemd-sysusers --root=machine"),
+    (" /etc/wheelhouse", " machine/etc/wheelhouse"),
+    (
+        "systemctl daemon-reload && systemctl enable --now",
+        "systemctl --root=machine enable",
+    ),
+]);
 
 /// The pages, and how their commands, told by how they begin, are tried.
 const WAYS: &[(&str, &[(&str, Way)])] = &[
@@ -101,7 +119,7 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
             ("kubectl patch spoke east", Typed(&[])),
             (
                 "kubectl wait spoke/east",
-                Not("it waits for a migration; hack/differential-kro carries one out"),
+                In("e2e/migrated.rs", "takes_over(", "condition=Migrated"),
             ),
             ("wheelhouse rgd lint many.yaml", Fails),
             ("hack/differential-kro", Script),
@@ -447,6 +465,15 @@ impl Reader {
         };
         match way {
             Typed(replacements) => self.ends(&replaced(replacements), "0").await,
+            Systemd(replacements) => {
+                if std::fs::metadata("/proc/self").is_ok_and(|it| it.uid() == 0)
+                    && Path::new("/usr/bin/systemd-sysusers").exists()
+                {
+                    return self.ends(&replaced(replacements), "0").await;
+                }
+                assets::tell(&format!("not run, without systemd or root: {command}"));
+                Ok(())
+            }
             Fails => self.ends(command, "1").await,
             Taken(replacements) => {
                 let command = replaced(replacements);

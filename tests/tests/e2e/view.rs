@@ -509,7 +509,7 @@ async fn plant(scene: &Scene) {
     let event = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": "hostile", "namespace": "default"},
         "involvedObject": {"kind": "WebApp", "namespace": "default", "name": "waiting", "uid": uid},
-        "reason": HOSTILE, "message": HOSTILE, "type": "Warning", "lastTimestamp": "2026-01-01T00:00:00Z",
+        "reason": HOSTILE, "message": HOSTILE, "type": "Warning",
     });
     small.apply(&event.to_string()).await;
     let note = format!("note={HOSTILE}");
