@@ -1,6 +1,7 @@
 // The fleet: a tile per spoke, trouble first.
 
 import { html, nothing } from "./vendor/lit-html.js";
+import { stateOfDefinition } from "./definitions.js";
 import { STATES, bar, chip, heard, isAway, links, plural, rank, refusal, share, stateOfSpoke, text, when } from "./parts.js";
 
 export const title = () => "Fleet";
@@ -49,6 +50,7 @@ export function page(app) {
     const isTroubled = ({ state }) => rank(state) < rank("suspended") && state !== "deleting";
     const troubled = all.filter(isTroubled).length;
     if (!troubled) isTroubleOnly = false;
+    const refused = [...app.definitions.objects.values()].filter((it) => stateOfDefinition(it) === "error").length;
     // What is neither well nor in trouble is counted, too.
     const quiet = ["deleting", "suspended", "hidden"].map((state) => [state, all.filter((it) => it.state === state).length]).filter(([, count]) => count);
     const shown = all.filter((it) => matches(it, words) && (!isTroubleOnly || isTroubled(it)))
@@ -56,7 +58,8 @@ export function page(app) {
     const sum = (field) => all.reduce((count, { spoke }) => count + Number(spoke.status?.instances?.[field] ?? 0), 0);
     return html`<div class="head"><h1 tabindex="-1">Fleet</h1>
         ${all.length ? html`<p class="summary">${plural(all.length, "spoke")}${troubled ? html`, <button type="button" class="flat bad" aria-pressed=${isTroubleOnly ? "true" : "false"} title=${isTroubleOnly ? "Show all" : "Show these alone"}
-          @click=${() => { isTroubleOnly = !isTroubleOnly; app.update(); }}>${troubled} in trouble</button>` : all.every(({ state }) => state === "ready") ? ", all well" : nothing}${quiet.map(([state, count]) => `, ${count} ${STATES[state].word.toLowerCase()}`)}
+          @click=${() => { isTroubleOnly = !isTroubleOnly; app.update(); }}>${troubled} in trouble</button>` : !refused && all.every(({ state }) => state === "ready") ? ", all well" : nothing}${quiet.map(([state, count]) => `, ${count} ${STATES[state].word.toLowerCase()}`)}
+          ${refused ? html`<span class="quiet">·</span> <a class="bad" href=${links.definitions}>${plural(refused, "definition")} inactive</a>` : nothing}
           <span class="quiet">·</span> ${share({ ready: sum("ready"), total: sum("total") })} ${sum("total") === 1 ? "instance" : "instances"} ready</p>` : nothing}
         <input type="search" class="search" placeholder="Find a spoke" aria-label="Find a spoke by name, state, version or label" .value=${search}
           @input=${(event) => { search = event.target.value; app.update(); }}></div>

@@ -15,6 +15,8 @@ use crate::refusal::Refusal;
 const STREAM_COUNT_MAX: usize = 1_000;
 /// Seconds after which a client that was refused a stream may try again.
 const RETRY_AFTER_SECONDS: u32 = 1;
+/// How long a spoke that does not answer may be about to answer again: one that restarts its API server takes as long.
+const BACK_SOON: jiff::SignedDuration = jiff::SignedDuration::from_secs(10);
 
 /// The way to one spoke. Clones lead there by the same connection.
 #[derive(Clone, Debug)]
@@ -108,7 +110,8 @@ impl Way {
 
     fn retriable(&self, text: String, after_seconds: u32) -> Status {
         let status = Status::service_unavailable(text);
-        if self.link.has_answered() {
+        let since = self.link.circuit().since;
+        if self.link.has_answered() && is_back_soon(since, jiff::Timestamp::now()) {
             status.retry_after(after_seconds)
         } else {
             // It may never answer: kubectl would ask ten times before it shows the reason.
@@ -150,6 +153,11 @@ impl Way {
     }
 }
 
+/// Whether it is worth while to ask a spoke again whose circuit is open since then.
+fn is_back_soon(since: Option<jiff::Timestamp>, now: jiff::Timestamp) -> bool {
+    since.is_none_or(|since| now.duration_since(since) < BACK_SOON)
+}
+
 // === impl Admitted ===
 
 impl Admitted<'_> {
@@ -170,5 +178,19 @@ impl Admitted<'_> {
         if error.is_connect() {
             self.permit.failed();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_a_spoke_that_has_just_failed_is_told_to_ask_again() {
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        assert!(is_back_soon(None, now), "its circuit is closed");
+        let ago = |seconds| Some(now - jiff::SignedDuration::from_secs(seconds));
+        assert!(is_back_soon(ago(9), now), "it may only restart");
+        assert!(!is_back_soon(ago(10), now), "it is away");
     }
 }

@@ -41,8 +41,8 @@ pub(crate) struct Asked {
 /// What becomes of a CRD whose new schema would break what is there.
 const REFUSED: &str = "Refused";
 /// What can be done about it.
-const ALLOWING: &str = "refused, because the new schema breaks what is there; to accept that, annotate the definition with \
-    kro.run/allow-breaking-changes: \"true\"";
+const ALLOWING: &str = "refused, because the new schema breaks what is there, and instances that lack what the definition reads \
+    would no longer be reconciled; to accept that, annotate the definition with kro.run/allow-breaking-changes: \"true\"";
 
 /// How much is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,6 +20,16 @@ use super::stage::{WEBAPP, instance};
 const TOKENS: &str = "chief,chief,1,\"system:masters\"\nalice,alice,2\nnobody,nobody,3\n";
 const SIGN_OUT: &str =
     "[...document.querySelectorAll('button')].find(it => it.innerText === 'Sign out').click()";
+/// A definition that reads a field which its schema does not have.
+const REFUSED: &str = "apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata: {name: refused}
+spec:
+  schema: {apiVersion: v1alpha1, kind: Refused}
+  resources:
+  - id: item
+    template: {apiVersion: v1, kind: ConfigMap, metadata: {name: '${schema.spec.nope}'}}
+";
 /// What must stay text wherever it stands.
 const HOSTILE: &str = "<img src=x onerror=pwned=1><script>pwned=1</script>";
 /// Faults of accessibility that fail the trial.
@@ -497,6 +507,17 @@ async fn what_changes_is_seen(scene: &Scene, tab: &mut Tab) {
         .await;
     tab.eval("location.reload()").await;
     tab.until("document.querySelectorAll('.tile').length === 3 && !window.stays")
+        .await;
+    a_refused_definition_is_told(scene, tab).await;
+}
+
+/// A definition that does not compile is told where one looks first.
+async fn a_refused_definition_is_told(scene: &Scene, tab: &mut Tab) {
+    let root = scene.hub.root();
+    root.apply(REFUSED).await;
+    tab.until(&shows("1 definition inactive")).await;
+    root.must(&["delete", "rgd", "refused"]).await;
+    tab.until(&format!("!({})", shows("definition inactive")))
         .await;
 }
 
