@@ -86,13 +86,8 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
         "uid": api::meta::uid(&made),
     }]);
     apply(&hub.dynamic, &secret).await?;
-    let definitions = own_definitions(&hub, name.as_str()).await;
-    if known.is_none() && !definitions.is_empty() {
-        output::note(&format!(
-            "definitions that were written at /clusters/{name} for a spoke of this name before are served again: {}; delete them \
-             there if they are not meant for this cluster",
-            definitions.join(", ")
-        ));
+    if known.is_none() {
+        tell_of_definitions(&hub, name.as_str()).await;
     }
     match arguments.wait {
         Some(seconds) => {
@@ -105,6 +100,18 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
         None => output::line(&format!(
             "spoke {name} added; the hub connects to it now: wheelhouse spoke list"
         )),
+    }
+}
+
+/// Names the definitions that a new spoke finds at its path.
+async fn tell_of_definitions(hub: &connect::HubConnection, name: &str) {
+    let definitions = own_definitions(hub, name).await;
+    if !definitions.is_empty() {
+        output::note(&format!(
+            "definitions that were written at /clusters/{name} for a spoke of this name before are served again: {}; delete them \
+             there if they are not meant for this cluster",
+            definitions.join(", ")
+        ));
     }
 }
 
@@ -336,7 +343,11 @@ async fn own_definitions(hub: &connect::HubConnection, name: &str) -> Vec<String
     };
     let definitions = Endpoint {
         scope: Some(cluster),
-        gvr: api::GroupVersionResource::new("kro.run", "v1alpha1", "resourcegraphdefinitions"),
+        gvr: api::GroupVersionResource::new(
+            api::kro::GROUP,
+            api::kro::VERSION,
+            api::kro::RGD_RESOURCE,
+        ),
         namespace: None,
     };
     let all = client::ListRequest::default();

@@ -383,6 +383,21 @@ async fn a_cluster_that_was_never_reached(stage: &Stage) {
     .await;
     let delete = ["delete", "resourcegraphdefinition", "refused"];
     stage.hub.root().must(&delete).await;
+    definitions_outlive_their_spoke(stage, &add).await;
+}
+
+/// They are named where the spoke goes, and where the next one of its name comes.
+async fn definitions_outlive_their_spoke(stage: &Stage, add: &[&str]) {
+    stage.hub.at("dead").apply(REFUSED).await;
+    let removed = stage.hub.wheelhouse(&["spoke", "remove", "dead"]).await;
+    let told = "stay in the hub's store, for a spoke that joins under this name: refused";
+    assert!(
+        removed.code == 0 && removed.stderr.contains(told),
+        "{removed:?}"
+    );
+    let added = stage.hub.wheelhouse(add).await;
+    let told = "for a spoke of this name before are served again: refused";
+    assert!(added.stderr.contains(told), "{added:?}");
 }
 
 /// A definition that is refused.
