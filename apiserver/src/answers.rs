@@ -38,12 +38,25 @@ pub(crate) struct Answer<A> {
     is_spare: bool,
 }
 
+/// As many readings may follow one another at once; then there is one in each interval, until there was none for as many.
+///
+/// Somebody may ask for what is new while others make the hub look for what there is not.
+const READINGS_AT_ONCE: u32 = 4;
+
 /// What somebody publishes and seldom changes, keys for instance: read again where it may be old, but not all the time.
 pub(crate) struct Published<T> {
     held: Arc<ArcSwap<T>>,
-    /// The last reading: when it began, and what closes when it is over. A leaf of the lock order.
-    reading: Mutex<Option<(Instant, watch::Receiver<()>)>>,
+    /// A leaf of the lock order.
+    readings: Mutex<Readings>,
     interval: Duration,
+}
+
+#[derive(Default)]
+struct Readings {
+    /// Closes when the last one is over.
+    last_over: Option<watch::Receiver<()>>,
+    /// When all of them would be done, one in each interval.
+    paid_at: Option<Instant>,
 }
 
 // === impl Answers ===
@@ -141,11 +154,12 @@ impl<A> Answer<A> {
 // === impl Published ===
 
 impl<T: Default> Published<T> {
-    /// Reads at most once in `interval`: as often may somebody make the hub look whether there is something new.
+    /// Reads once in `interval`, and [`READINGS_AT_ONCE`] times after a quiet time: as often may somebody make the hub look whether there
+    /// is something new.
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             held: Arc::default(),
-            reading: Mutex::default(),
+            readings: Mutex::default(),
             interval,
         }
     }
@@ -157,7 +171,7 @@ impl<T> Published<T> {
         self.held.load_full()
     }
 
-    /// Waits for a reading that began in the last interval, or begins one. What cannot be read leaves what was read before.
+    /// Waits for the reading that is under way, or begins one if it may. What cannot be read leaves what was read before.
     ///
     /// The reading has a task of its own: whoever waits for it may go away, and neither ends it nor makes anybody begin another. It has to
     /// end by itself.
@@ -166,19 +180,17 @@ impl<T> Published<T> {
         R: Future<Output = Option<T>> + Send + 'static,
         T: Send + Sync + 'static,
     {
-        let mut over = {
-            let mut reading = self.reading.lock();
-            match &*reading {
-                Some((began, over)) if began.elapsed() < self.interval => over.clone(),
-                _ => {
-                    let over = self.begin(read());
-                    *reading = Some((Instant::now(), over.clone()));
-                    over
-                }
+        let over = {
+            let mut readings = self.readings.lock();
+            if readings.may_begin(Instant::now(), self.interval) {
+                readings.last_over = Some(self.begin(read()));
             }
+            readings.last_over.clone()
         };
         // Nothing is ever sent: this ends when the task does, also where it panics.
-        while over.changed().await.is_ok() {}
+        if let Some(mut over) = over {
+            while over.changed().await.is_ok() {}
+        }
         self.held()
     }
 
@@ -202,6 +214,22 @@ impl<T> Published<T> {
             }
         });
         over
+    }
+}
+
+// === impl Readings ===
+
+impl Readings {
+    /// Whether another may begin now; it is counted if so.
+    fn may_begin(&mut self, now: Instant, interval: Duration) -> bool {
+        let is_over = |it: &watch::Receiver<()>| it.has_changed().is_err();
+        let paid_at = self.paid_at.map_or(now, |it| it.max(now));
+        let may_begin = self.last_over.as_ref().is_none_or(is_over)
+            && paid_at.duration_since(now) <= interval * (READINGS_AT_ONCE - 1);
+        if may_begin {
+            self.paid_at = Some(paid_at + interval);
+        }
+        may_begin
     }
 }
 
@@ -298,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_published_is_read_once_in_an_interval() {
+    async fn what_is_published_is_read_at_once_but_not_all_the_time() {
         let (published, count) = (Published::<usize>::new(SECOND), AtomicUsize::new(0));
         let read = |found: Option<usize>| {
             count.fetch_add(1, Ordering::Relaxed);
@@ -306,15 +334,30 @@ mod tests {
         };
         for (after, found, want, readings) in [
             (0, Some(1), 1, 1),
-            (0, Some(2), 1, 1),
-            (1, Some(3), 3, 2),
+            (0, Some(2), 2, 2),
             // What cannot be read changes nothing.
-            (1, None, 3, 3),
-            (0, Some(4), 3, 3),
+            (0, None, 2, 3),
+            (0, Some(4), 4, 4),
+            (0, Some(5), 4, 4),
+            (1, Some(6), 6, 5),
+            (0, Some(7), 6, 5),
+            (2, Some(8), 8, 6),
+            (0, Some(9), 9, 7),
+            (0, Some(10), 9, 7),
+            // A long quiet time is worth no more than a short one.
+            (1000, Some(11), 11, 8),
+            (0, Some(12), 12, 9),
+            (0, Some(13), 13, 10),
+            (0, Some(14), 14, 11),
+            (0, Some(15), 14, 11),
         ] {
             tokio::time::advance(SECOND * after).await;
             let got = *published.read(|| read(found)).await;
-            assert_eq!((got, count.load(Ordering::Relaxed)), (want, readings));
+            assert_eq!(
+                (got, count.load(Ordering::Relaxed)),
+                (want, readings),
+                "the reading that would find {found:?}"
+            );
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - Keys are read over HTTPS alone, within [`READ_TIMEOUT`], and no redirect is followed.
-//! - Strangers who present tokens make the hub read at most once in [`KEYS_INTERVAL`], also where they do not wait for the answer.
+//! - Strangers who present tokens make the hub read once in [`KEYS_INTERVAL`], after a quiet time a few times more, also where they do not wait
+//!   for the answer.
 //! - An issuer that cannot be read keeps the keys that it had.
 //!
 //! Source: OpenID Connect Discovery 1.0 sections 3 and 4.
@@ -27,7 +28,7 @@ use crate::{
     webhooks::Peer,
 };
 
-/// Between two readings of the keys, whatever is presented.
+/// Between two readings of the keys once there were a few at once, whatever is presented.
 const KEYS_INTERVAL: Duration = Duration::from_secs(5);
 /// How long both documents may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
