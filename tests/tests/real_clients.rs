@@ -12,6 +12,7 @@ mod real_clients {
     mod argo_host;
     mod controller_manager;
     mod controllers;
+    mod etcdctl;
     mod flux;
     mod helm;
     mod kro;

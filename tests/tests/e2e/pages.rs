@@ -190,7 +190,14 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
             ),
             ("kubectl get leases -n kube-system", Typed(&[])),
             ("wheelhouse syncer --hub", Taken(&[])),
-            ("etcdctl defrag", Not("etcdctl is not among the parts")),
+            (
+                "etcdctl compact",
+                In("real_clients/etcdctl.rs", "makes_space(", "\"compact\""),
+            ),
+            (
+                "etcdctl defrag",
+                In("real_clients/etcdctl.rs", "makes_space(", "\"defrag\""),
+            ),
         ],
     ),
     (
