@@ -643,6 +643,9 @@ pub(crate) struct FleetMatrix {
 
 #[derive(Debug, Args)]
 pub(crate) struct FleetWaiting {
+    /// Only those of one logical cluster: `root`, or the name of a spoke.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
     /// How to print.
     #[arg(short, long, value_name = "FORMAT")]
     pub(crate) output: Option<Format>,

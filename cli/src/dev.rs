@@ -25,6 +25,7 @@ const SIMULATOR: &str = "system:wheelhouse:simulator";
 /// Runs until it is told to stop.
 pub(crate) async fn run(arguments: args::Dev, log: Arc<dyn LogFilter>) -> Result<()> {
     let dir = &arguments.dir;
+    let is_new = !dir.exists();
     std::fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
     let mut config = apiserver::Config::new(dir.join("data"));
     config.dialer = spokes::Dialer::new(spokes::Policy {
@@ -42,7 +43,12 @@ pub(crate) async fn run(arguments: args::Dev, log: Arc<dyn LogFilter>) -> Result
         switches,
         ..serve::Controllers::default()
     };
-    let running = serve::start(config, arguments.listen, controllers).await?;
+    let started = serve::start(config, arguments.listen, controllers).await;
+    if started.is_err() && is_new {
+        // Only where nothing is in it.
+        drop(std::fs::remove_dir(dir));
+    }
+    let running = started?;
     let hub = Dynamic::new(running.client(api::wheelhouse::keys::USER_SYNCER));
     let names: Vec<String> = (1..=arguments.spokes)
         .map(|n| format!("spoke-{n}"))

@@ -35,13 +35,29 @@ async fn show(arguments: &args::Fleet) -> Result<()> {
     let hub = connect::hub(&arguments.hub).await?;
     let rows = rows(&hub).await?;
     match arguments.output {
-        None => print(&row::table(&rows, row::Width::Usual), NO_SPOKES),
-        Some(Format::Wide) => print(&row::table(&rows, row::Width::Wide), NO_SPOKES),
+        None | Some(Format::Wide) => {
+            print(&row::table(&rows, arguments.output), NO_SPOKES)?;
+            tell_of_definitions(&hub).await;
+            Ok(())
+        }
         Some(Format::Name) => {
             let mut names = rows.iter().map(|row| &row.name);
             names.try_for_each(|name| output::line(&format!("spoke.wheelhouse.dev/{name}")))
         }
         Some(format) => output::object(&json!({ "spokes": rows }), format),
+    }
+}
+
+/// Tells how many definitions are not in use, as far as the user may read them: no spoke says so.
+async fn tell_of_definitions(hub: &HubConnection) {
+    let definitions = matrix::definitions(&hub.dynamic).await.unwrap_or_default();
+    let inactive = definitions.iter().filter(|it| matrix::is_inactive(it));
+    match inactive.count() {
+        0 => {}
+        1 => output::note("1 definition is inactive: see wheelhouse fleet matrix"),
+        count => output::note(&format!(
+            "{count} definitions are inactive: see wheelhouse fleet matrix"
+        )),
     }
 }
 

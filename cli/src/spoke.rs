@@ -66,10 +66,14 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
         refuse_another(known.as_ref(), &uid)?;
         refuse_taken(&hub, name.as_str(), &uid).await?;
     }
-    if known.is_some() {
-        output::note(&format!("spoke {name} exists: its credential is replaced"));
-    }
     let labels: BTreeMap<String, String> = arguments.labels.into_iter().collect();
+    if known.is_some() {
+        let what = match labels.len() {
+            0 => "credential is",
+            _ => "credential and its labels of this command are",
+        };
+        output::note(&format!("spoke {name} exists: its {what} replaced"));
+    }
     let (mut secret, spoke) = spokes::join_objects(name.as_str(), &credential, &labels);
     // What is wrong with the Spoke is said before its credential is replaced.
     apply(&hub.dynamic.clone().with_dry_run(), &spoke).await?;

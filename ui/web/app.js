@@ -215,6 +215,9 @@ function open() {
   const [path, search = ""] = (location.hash.slice(1) || "/").split("?");
   page?.stop();
   page = null;
+  area = "";
+  document.title = "No such page · Wheelhouse";
+  announcer.textContent = "No such page";
   for (const [pattern, module, name] of ROUTES) {
     const found = pattern.exec(path);
     if (!found) continue;

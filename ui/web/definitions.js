@@ -1,10 +1,10 @@
 // Definitions, and one of them with its graph.
 
 import { html, nothing } from "./vendor/lit-html.js";
-import { get, isFinal, waitAfter } from "./api.js";
+import { at, follow, get, isFinal, waitAfter } from "./api.js";
 import { drawing } from "./graph.js";
 import { preview } from "./preview.js";
-import { chip, condition, conditions, links, list, refusal, source, text, trouble, when, yaml } from "./parts.js";
+import { chip, condition, conditions, eventsOf, eventTable, links, list, refusal, source, text, trouble, when, yaml } from "./parts.js";
 
 export const title = ([, name]) => name ?? "Definitions";
 
@@ -58,6 +58,12 @@ function one(app, [cluster, name]) {
   let failures = 0;
   let due = null;
   const change = preview(app, cluster);
+  let [events, eventsError] = [[], null];
+  const stopEvents = follow(`${at(cluster)}/api/v1/namespaces/default/events`, {
+    parameters: { fieldSelector: `involvedObject.kind=ResourceGraphDefinition,involvedObject.name=${name}` },
+    changed(objects) { events = [...objects.values()]; app.update(); },
+    told(failure) { eventsError = failure; app.update(); },
+  });
   const find = () => [...app.definitions.objects.values()].find((it) => text(it.metadata?.name) === name && clusterOf(it) === cluster);
   /** Draws anew where the definition, or what the compiler says of it, has changed. */
   async function draw(version) {
@@ -81,15 +87,19 @@ function one(app, [cluster, name]) {
     const definition = find();
     draw(text(definition?.metadata?.resourceVersion) || "none");
     const kind = app.kinds.find((it) => it.name === name && it.cluster === cluster);
+    const why = definition && stateOfDefinition(definition) !== "ready" ? trouble(definition) : null;
     const node = list(definition?.spec?.resources).find((it) => it?.id === chosen);
     return html`<div class="head"><h1 tabindex="-1">${name}</h1>${definition ? chipOfDefinition(definition) : nothing}
         <p class="summary">${graph?.kind ? html`defines <b>${graph.kind}</b>` : nothing} ${cluster === "root" ? "for the fleet" : html`for <a href=${links.spoke(cluster)}>${cluster}</a>`}
         ${kind ? html`<span class="quiet">·</span> <a href=${links.instances({ kind: kind.resource, cluster: cluster === "root" ? "" : cluster })}>its instances</a>` : nothing}</p></div>
       ${refusal(error, name)}
+      ${!definition && app.areKindsKnown && !app.definitions.error ? html`<p class="refusal" role="alert"><b>You see no definition of this name.</b></p>` : nothing}
+      ${why ? html`<p class="waits ${stateOfDefinition(definition)}"><b>${text(why.reason)}</b> ${text(why.message)}</p>` : nothing}
       <section aria-label="Graph">${drawing(graph, { chosen, choose: (id) => { chosen = id; app.update(); } })}</section>
       ${node ? html`<section aria-label="Node ${chosen}"><h2>${chosen}</h2><pre tabindex="0"><code>${yaml(node)}</code></pre></section>` : nothing}
       ${definition ? change.render(definition) : nothing}
-      ${definition ? html`<section aria-label="Conditions">${conditions(definition)}</section>${source(definition)}` : nothing}`;
+      ${definition ? html`<section><h2>Conditions</h2>${conditions(definition)}</section>
+        <section><h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(eventsOf(text(definition.metadata?.uid), events))}</section>${source(definition)}` : nothing}`;
   };
-  return { render, stop() { clearTimeout(due); ending.abort(); change.stop(); } };
+  return { render, stop() { clearTimeout(due); ending.abort(); change.stop(); stopEvents(); } };
 }

@@ -5,7 +5,7 @@ import { at, DEFINITIONS, follow, get, isFinal, waitAfter } from "./api.js";
 import { clusterOf } from "./definitions.js";
 import { drawing } from "./graph.js";
 import { comparison } from "./preview.js";
-import { ago, chip, conditions, eventTable, links, list, refusal, source, stateOf, text, trouble, when } from "./parts.js";
+import { ago, brief, chip, conditions, eventTable, links, list, refusal, source, stateOf, text, trouble, when } from "./parts.js";
 
 export const title = ([, cluster, , name]) => `${name} in ${cluster}`;
 
@@ -45,6 +45,7 @@ export function page(app, [resource, cluster, space, name]) {
   const within = namespace ? `/namespaces/${segment(namespace)}` : "";
   const path = `${at(cluster)}/apis/${segment(group)}/${segment(version)}${within}/${segment(plural)}`;
   let instance = null;
+  /** Whether the hub has said that there is none of this name: it is gone, or was never there. */
   let isGone = false;
   let [error, ledgerError, graphError, eventsError] = [null, null, null, null];
   let ledger = null;
@@ -231,19 +232,19 @@ export function page(app, [resource, cluster, space, name]) {
     const why = instance && state !== "ready" ? trouble(instance) : null;
     const held = blocking();
     const heldBy = held && toldOf(held);
-    return html`<div class="head"><h1 tabindex="-1">${name}</h1>${isGone ? chip("unknown", "Gone") : state ? chip(state) : nothing}
+    return html`<div class="head"><h1 tabindex="-1">${name}</h1>${isGone ? chip("unknown", instance ? "Gone" : "Not there") : state ? chip(state) : nothing}
         <p class="summary">${kindLink()} in <a href=${links.spoke(cluster)}>${cluster}</a>${namespace ? html`, namespace ${namespace}` : nothing}
         ${instance ? html`<span class="quiet">· created ${when(instance.metadata?.creationTimestamp)}</span>` : nothing}</p></div>
       ${refusal(error, name)}
-      ${isGone && !error ? html`<p class="refusal" role="alert"><b>The instance is gone.</b> What is shown is what was last known of it.</p>` : nothing}
-      ${why ? html`<p class="waits ${state}"><b>${text(why.reason)}</b> ${text(why.message)}${held ? html` <span class="quiet">First node in the way: <b>${held}</b>${heldBy ? html`, ${text(heldBy.reason)}${heldBy.message && !text(why.message).includes(text(heldBy.message)) ? html`: ${text(heldBy.message)}` : nothing}` : nothing}.</span>` : nothing}</p>` : nothing}
+      ${isGone && !error ? html`<p class="refusal" role="alert">${instance ? html`<b>The instance is gone.</b> What is shown is what was last known of it.` : html`<b>There is no instance of this name.</b> <a href=${links.instances({ cluster })}>Instances in ${cluster}</a>`}</p>` : nothing}
+      ${why ? html`<p class="waits ${state}"><b>${text(why.reason)}</b> ${brief(text(why.message))}${held ? html` <span class="quiet">First node in the way: <b>${held}</b>${heldBy ? html`, ${text(heldBy.reason)}${heldBy.message && !text(why.message).includes(text(heldBy.message)) ? html`: ${text(heldBy.message)}` : nothing}` : nothing}.</span>` : nothing}</p>` : nothing}
       <section aria-label="Graph">${refusal(graphError, "the definition")}
         ${drawing(graph, { stateOf: instance ? stateOfNode : undefined, first: held, chosen, choose: (id) => { chosen = id; app.update(); } })}</section>
       <div class="columns-two">
-        <section><h2>Children${chosen ? html` of ${chosen} <button type="button" class="flat" @click=${() => { chosen = null; app.update(); }}>show all</button>` : nothing}</h2>
+        ${instance ? html`<section><h2>Children${chosen ? html` of ${chosen} <button type="button" class="flat" @click=${() => { chosen = null; app.update(); }}>show all</button>` : nothing}</h2>
           ${refusal(ledgerError, "the ledger")}
-          ${[...childErrors].map(([what, failure]) => refusal(failure, what.split("/").pop()))}${ledger ? childRows() : nothing}</section>
-        <section><h2>Conditions</h2>${instance ? conditions(instance) : nothing}<h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(lately())}</section>
+          ${[...childErrors].map(([what, failure]) => refusal(failure, what.split("/").pop()))}${ledger ? childRows() : nothing}</section>` : nothing}
+        ${instance ? html`<section><h2>Conditions</h2>${conditions(instance, state === "inProgress")}<h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(lately())}</section>` : nothing}
       </div>
       ${instance && !isGone ? compared.render(readDefinition) : nothing}
       ${instance ? source(instance) : nothing}`;

@@ -89,6 +89,7 @@ export function page(app) {
     const { resource } = kind;
     const found = kind.cluster === "root" || kind.cluster === cluster ? cells.get(`${resource}/${cluster}`) : null;
     const counts = found?.counts;
+    if (!counts && isStale) return html`<td class="none"><span class="quiet" title="not known while the cluster is away">?</span></td>`;
     if (!counts) return html`<td class="none"><span class="quiet" aria-label="none">·</span></td>`;
     const look = counts.error ? "bad" : counts.ready === counts.total ? "" : "warn";
     return html`<td class="${look} ${isStale ? "stale" : ""}"><a href=${links.instances({ kind: resource, cluster })} title="${counts.ready} of ${counts.total} ready, ${counts.error} in error">${share(counts)}${revision(found.revisions, latest)}${bar(counts)}</a></td>`;
@@ -96,7 +97,7 @@ export function page(app) {
 
   const render = () => {
     const spokes = new Map([...app.fleet.spokes.values()].map((it) => [it.name ?? text(it.metadata?.name), it]));
-    const clusters = [...new Set([...spokes.keys(), ...[...cells.keys()].map((key) => key.split("/")[1])])].filter((it) => it !== "root")
+    const clusters = [...new Set([...spokes.keys(), ...[...cells.keys()].map((key) => key.split("/")[1])])]
       .sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
     const of = ({ cluster, name }) => [...app.definitions.objects.values()].find((it) => text(it.metadata?.name) === name
       && (text(it.metadata?.annotations?.["kcp.io/cluster"]) || "root") === cluster);
@@ -104,12 +105,12 @@ export function page(app) {
       const spoke = spokes.get(name);
       return spoke && !spoke.hidden ? stateOfSpoke(spoke).state : null;
     };
-    return html`<div class="head"><h1 tabindex="-1">Matrix</h1><p class="summary">definitions by cluster: instances, or ready/all where some are not, and their revision</p></div>
+    return html`<div class="head"><h1 tabindex="-1">Matrix</h1><p class="summary">definitions by cluster: instances, or ready/all where some are not, and their revision; · none</p></div>
       ${refusal(error, "instances")}${notes(answer, chosen.omitted)}
       ${chosen.kinds.length ? html`<div class="canvas" tabindex="0" role="group" aria-label="Matrix"><table class="matrix">
         <thead><tr><th scope="col">Definition</th><th scope="col" class="number">Revision</th>${clusters.map((name) => {
           const state = stateOf(name);
-          return html`<th scope="col"><a href=${links.spoke(name)}>${name}</a>${state && state !== "ready" ? html`<br>${chip(state)}` : nothing}</th>`;
+          return html`<th scope="col"><a href=${name === "root" ? links.instances({ cluster: name }) : links.spoke(name)}>${name}</a>${state && state !== "ready" ? html`<br>${chip(state)}` : nothing}</th>`;
         })}</tr></thead>
         <tbody>${chosen.kinds.map((kind) => {
           const definition = of(kind);

@@ -132,18 +132,20 @@ export const links = {
   matrix: "#/matrix",
 };
 
-/** Conditions as a table, those that do not hold first. */
-export const conditions = (object) => {
+/** Conditions as a table, those that do not hold first. Of what is still under way none has failed. */
+export const conditions = (object, isUnderWay = false) => {
   const all = list(object?.status?.conditions).filter((it) => it?.type);
   if (!all.length) return html`<p class="quiet">No conditions yet.</p>`;
-  const sorted = [...all].sort((one, other) => (one.status === "True") - (other.status === "True"));
+  const cause = trouble(object);
+  const weight = (it) => (it === cause ? 0 : it.status === "False" ? 1 : it.status === "True" ? 3 : 2);
+  const sorted = [...all].sort((one, other) => weight(one) - weight(other));
   // Ready repeats what another condition says.
   const repeats = (it) => it.type === "Ready" && sorted.some((other) => other !== it && other.message === it.message);
   return html`<table class="plain"><thead><tr><th scope="col">Condition</th><th scope="col">Status</th><th scope="col">Why</th><th scope="col">Since</th></tr></thead>
     <tbody>${sorted.map((it) => html`<tr>
       <th scope="row">${text(it.type)}</th>
-      <td>${chip(CONDITION_STATES.get(it.status) ?? "unknown", text(it.status))}</td>
-      <td class="prose"><b>${text(it.reason)}</b> ${repeats(it) ? nothing : text(it.message)}</td>
+      <td>${chip(it.status === "False" && isUnderWay ? "inProgress" : CONDITION_STATES.get(it.status) ?? "unknown", text(it.status))}</td>
+      <td class="prose" title=${text(it.message)}><b>${text(it.reason)}</b> ${repeats(it) ? nothing : brief(text(it.message))}</td>
       <td>${when(it.lastTransitionTime)}</td></tr>`)}</tbody></table>`;
 };
 
@@ -172,9 +174,20 @@ export const refusal = (error, what) => {
   return html`<p class="refusal ${error.code === 403 ? "rights" : ""}" role=${error.code === 403 ? "note" : "alert"}><b>${head}.</b> <span>${error.message}</span></p>`;
 };
 
+/** Notes that say the same, as one: that of many kinds in a cluster that is away, for instance. */
+function together(all) {
+  const found = new Map();
+  for (const it of list(all)) {
+    const same = found.get(`${it.code} ${it.message}`);
+    if (same) same.resources.push(it.resource);
+    else found.set(`${it.code} ${it.message}`, { ...it, resources: [it.resource] });
+  }
+  return [...found.values()].map((it) => ({ ...it, what: it.resources.length > 3 ? `${it.resources.slice(0, 2).join(", ")} and ${it.resources.length - 2} more` : it.resources.join(", ") }));
+}
+
 /** What an answer of a search says of kinds that were not read, or not to the end, and of kinds that were not asked for. */
-export const notes = (answer, omitted = 0) => html`${list(answer?.failures).map((it) => refusal(it, it.resource))}
-  ${list(answer?.warnings).map((it) => html`<p class="refusal rights" role="note"><b>${it.resource}:</b> <span>${it.message}</span></p>`)}
+export const notes = (answer, omitted = 0) => html`${together(answer?.failures).map((it) => refusal(it, it.what))}
+  ${together(answer?.warnings).map((it) => html`<p class="refusal rights" role="note"><b>${it.what}:</b> <span>${it.message}</span></p>`)}
   ${answer?.omitted ? html`<p class="refusal rights" role="note">${plural(answer.omitted, "further note")}.</p>` : nothing}
   ${omitted ? html`<p class="refusal rights" role="note">${plural(omitted, "further kind is", "further kinds are")} not read here. Choose one of them to see its instances.</p>` : nothing}`;
 

@@ -38,8 +38,8 @@ fn spoke() -> Value {
         {"name": "SYNCER", "type": "string", "jsonPath": ".status.syncer", "priority": 1,
          "description": "The process that looks after it, where several share the spokes."},
         {"name": "HEARTBEAT", "type": "date", "jsonPath": ".status.lastHeartbeatTime", "priority": 1},
-        {"name": "MESSAGE", "type": "string", "jsonPath": ".status.message", "priority": 1},
         {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "MESSAGE", "type": "string", "jsonPath": ".status.message", "priority": 1},
     ]);
     let mut schema = root(
         "A cluster of the fleet, by the name of its logical cluster: a real one, or one that the hub serves itself.",

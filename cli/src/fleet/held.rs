@@ -1,7 +1,7 @@
 //! An instance that is not ready, and the node in the way.
 //!
-//! The node is the one that the status of the instance names, where the gate `InstanceNodeStatus` is open; elsewhere there is what the
-//! instance's conditions say.
+//! The node is the one that the status of the instance names, where the gate `InstanceNodeStatus` is open; elsewhere the one that the
+//! message of a condition names, if it does.
 
 use api::meta;
 use serde::Serialize;
@@ -59,16 +59,26 @@ impl Waiting {
         // One that nobody has come to yet says nothing.
         let failing = failing.min_by_key(|it| it["reason"] == api::kro::keys::REASON_AWAITING);
         let why = node.copied().or(failing);
+        let message = why.map(|why| text(&why["message"])).unwrap_or_default();
+        let node = match node {
+            Some(node) => text(&node["id"]),
+            None => node_in(&message).to_owned(),
+        };
         Some(Self {
             cluster: cluster.to_owned(),
             kind: meta::kind(instance).to_owned(),
             namespace: meta::namespace(instance).to_owned(),
             name: meta::name(instance).to_owned(),
             state: text(&status["state"]),
-            node: node.map(|node| text(&node["id"])).unwrap_or_default(),
+            node,
             reason: why.map(|why| text(&why["reason"])).unwrap_or_default(),
-            message: why.map(|why| text(&why["message"])).unwrap_or_default(),
+            message,
         })
+    }
+
+    /// Its cluster, kind, namespace and name.
+    pub(super) fn address(&self) -> String {
+        format!("{}/{}/{}", self.cluster, self.kind, self.place())
     }
 
     /// Its namespace and name.
@@ -79,6 +89,15 @@ impl Waiting {
             format!("{}/{}", self.namespace, self.name)
         }
     }
+}
+
+/// Returns the node that a message of kro names as the cause: the one that another depends on before that one. Empty where it names none.
+fn node_in(message: &str) -> &str {
+    let after = |words| message.split_once(words).map(|(_, rest)| rest);
+    let named = after("dependent node \"").or_else(|| after("node \""));
+    named
+        .and_then(|rest| rest.split('"').next())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -115,6 +134,20 @@ mod tests {
         assert_eq!(why.message, "of it", "not what nobody has come to");
         for odd in [json!(null), json!("mine"), json!([1, {}])] {
             assert_eq!(of(&odd), words(["", "NotReady", "of it"]), "{odd}");
+        }
+        for (message, want) in [
+            (
+                "waiting for node \"db\": readyWhen (waiting for readiness)",
+                "db",
+            ),
+            (
+                "gvr \"v1, Resource=pods\": node \"web\": dependent node \"db\" not ready",
+                "db",
+            ),
+            ("resource reconciliation failed: cluster mutated", ""),
+            ("node \"", ""),
+        ] {
+            assert_eq!(node_in(message), want, "{message}");
         }
         let ready = json!({"status": {"state": "ACTIVE", "nodes": nodes}});
         assert_eq!(Waiting::of("east", &ready), None);

@@ -76,18 +76,29 @@ pub(super) async fn show(arguments: &args::FleetMatrix) -> Result<()> {
     }
 }
 
+/// Reads all definitions.
+///
+/// # Errors
+/// The hub refuses it, or does not answer.
+pub(super) async fn definitions(hub: &Dynamic) -> Result<Vec<Value>, client::Error> {
+    let definitions = GroupVersionResource::new(kro::GROUP, kro::VERSION, kro::RGD_RESOURCE);
+    let endpoint = everywhere(definitions);
+    Ok(hub.list(&endpoint, &ListRequest::default()).await?.items)
+}
+
+/// Whether a definition is not in use, because something is wrong with it.
+pub(super) fn is_inactive(definition: &Value) -> bool {
+    definition["status"]["state"] == "Inactive"
+}
+
 /// Reads all definitions, and their instances.
 pub(super) async fn lines(hub: &Dynamic) -> Result<Vec<Line>> {
     let all = ClusterScope::All;
-    let definitions = GroupVersionResource::new(kro::GROUP, kro::VERSION, kro::RGD_RESOURCE);
-    let listed = hub
-        .list(&everywhere(definitions), &ListRequest::default())
-        .await
-        .context("definitions")?;
+    let definitions = definitions(hub).await.context("definitions")?;
     let kinds = discovery::fetch(hub, Some(&all)).await;
     let kinds = kinds.context("the kinds of all clusters")?;
     let mut lines = Vec::new();
-    for definition in &listed.items {
+    for definition in &definitions {
         let gvk = kind_of(definition);
         let mut line = Line::of(definition, &gvk.kind);
         match kinds.kind(&gvk) {
@@ -215,6 +226,11 @@ impl Line {
                 "definition {definition}{place} is {state}: {message}"
             ));
         }
+    }
+
+    /// Whether any was counted.
+    pub(super) fn has_instances(&self) -> bool {
+        self.instances.values().any(|count| count.total > 0)
     }
 
     fn of(definition: &Value, kind: &str) -> Self {

@@ -6,6 +6,8 @@ use api::wheelhouse::{InstanceCounts, SpokeStatus, keys::REASONS_NOT_USED};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::output::Format;
+
 /// How a spoke is, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) enum State {
@@ -44,15 +46,6 @@ pub(super) struct Row {
     pub(super) labels: BTreeMap<String, String>,
     /// What is wrong; empty while nothing is.
     pub(super) message: String,
-}
-
-/// Which columns are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Width {
-    /// Those that an administrator looks at first.
-    Usual,
-    /// All.
-    Wide,
 }
 
 // === impl State ===
@@ -173,10 +166,11 @@ fn state_of(spoke: &Value, status: &SpokeStatus, counts: &InstanceCounts) -> (St
 }
 
 /// Returns the cells of a table, its head first.
-pub(super) fn table(rows: &[Row], width: Width) -> Vec<Vec<String>> {
+pub(super) fn table(rows: &[Row], format: Option<Format>) -> Vec<Vec<String>> {
+    let is_wide = format == Some(Format::Wide);
     let now = jiff::Timestamp::now();
     let mut head = vec!["SPOKE", "STATE", "INSTANCES", "VERSION", "HEARD"];
-    if width == Width::Wide {
+    if is_wide {
         head.extend(["FAILED", "QUEUED", "CIRCUIT", "LABELS"]);
     }
     head.push("MESSAGE");
@@ -189,7 +183,7 @@ pub(super) fn table(rows: &[Row], width: Width) -> Vec<Vec<String>> {
             row.version.clone(),
             row.heard(now),
         ];
-        if width == Width::Wide {
+        if is_wide {
             let labels: Vec<String> = row
                 .labels
                 .iter()
@@ -290,7 +284,7 @@ mod tests {
                 ("a-ready", State::Ready, ""),
             ]
         );
-        let cells = table(&rows, Width::Usual);
+        let cells = table(&rows, None);
         let shares: Vec<&str> = cells
             .iter()
             .skip(1)

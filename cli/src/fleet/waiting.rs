@@ -22,6 +22,13 @@ const PREFIXES: [&str; 2] = [
 /// Prints them.
 pub(super) async fn show(arguments: &args::FleetWaiting) -> Result<()> {
     let hub = connect::hub(&arguments.hub).await?;
+    if let Some(name) = arguments.cluster.as_deref()
+        && name != api::cluster::ROOT
+    {
+        let endpoint = connect::spokes_endpoint();
+        let spoke = hub.dynamic.get(&endpoint, name).await;
+        spoke.map_err(|error| connect::about_spoke(name, error))?;
+    }
     let lines = matrix::lines(&hub.dynamic).await?;
     for line in &lines {
         line.tell();
@@ -30,18 +37,32 @@ pub(super) async fn show(arguments: &args::FleetWaiting) -> Result<()> {
         }
     }
     let has_failed = lines.iter().any(|line| line.failure.is_some());
-    let waiting: Vec<Waiting> = lines.into_iter().flat_map(|line| line.waiting).collect();
+    let is_wanted = |it: &Waiting| {
+        arguments
+            .cluster
+            .as_ref()
+            .is_none_or(|name| *name == it.cluster)
+    };
+    let has_instances = lines.iter().any(matrix::Line::has_instances);
+    let waiting: Vec<Waiting> = lines
+        .into_iter()
+        .flat_map(|line| line.waiting)
+        .filter(is_wanted)
+        .collect();
     match arguments.output {
         None | Some(Format::Wide) => {
-            let empty = if has_failed {
-                "None of the instances that were read is waiting"
-            } else {
-                "Every instance is ready"
+            let empty = match &arguments.cluster {
+                _ if has_failed => "None of the instances that were read is waiting".to_owned(),
+                Some(name) => format!("No instance of {name} is waiting"),
+                None if has_instances => "Every instance is ready".to_owned(),
+                None => "No instances found".to_owned(),
             };
             let is_cut = arguments.output.is_none() && io::stdout().is_terminal();
-            print(&table(&waiting, is_cut), empty)
+            print(&table(&waiting, is_cut), &empty)
         }
-        Some(Format::Name) => waiting.iter().try_for_each(|it| output::line(&it.place())),
+        Some(Format::Name) => waiting
+            .iter()
+            .try_for_each(|it| output::line(&it.address())),
         Some(format) => output::object(&json!({ "waiting": waiting }), format),
     }
 }

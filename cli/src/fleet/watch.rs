@@ -1,4 +1,4 @@
-//! `wheelhouse fleet watch`: the fleet as it changes. On a terminal the table is drawn anew; elsewhere each change is a line.
+//! `wheelhouse fleet watch`: the fleet as it changes. On a terminal the table is drawn anew; elsewhere each change is a line with its time.
 
 use std::{
     collections::BTreeMap,
@@ -66,7 +66,10 @@ async fn follow(mut events: mpsc::Receiver<Event>) -> Result<()> {
         } else {
             let reach = reach(trouble_before.as_deref(), fleet.trouble.as_deref());
             for line in reach.into_iter().chain(fleet.changes(&before)) {
-                output::line(&line)?;
+                output::line(&format!(
+                    "{} {line}",
+                    api::meta::time_now_text(jiff::Timestamp::now())
+                ))?;
             }
         }
     }

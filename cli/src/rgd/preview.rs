@@ -71,7 +71,15 @@ pub(crate) async fn run(asked: &Asked, detail: Detail) -> Result<()> {
                 output::object(preview, format)?;
             }
         }
-        Some(Format::Wide | Format::Name) | None => {
+        Some(Format::Name) => {
+            let names = previews
+                .iter()
+                .flat_map(|preview| names(&status_of(preview)));
+            for name in names.collect::<Vec<_>>() {
+                output::line(&name)?;
+            }
+        }
+        Some(Format::Wide) | None => {
             for preview in &previews {
                 for line in lines(preview, detail) {
                     output::line(&line)?;
@@ -203,6 +211,18 @@ fn lines(preview: &Value, detail: Detail) -> Vec<String> {
             .map(|it| format!("not looked at: {it}")),
     );
     lines
+}
+
+/// Returns the objects that would change: cluster, kind, namespace and name.
+fn names(status: &PreviewStatus) -> Vec<String> {
+    let mut names = Vec::new();
+    for cluster in &status.clusters {
+        for child in cluster.changes.iter().flat_map(|it| &it.children) {
+            let place = place(&child.namespace, &child.name);
+            names.push(format!("{}/{}/{place}", cluster.cluster, child.kind));
+        }
+    }
+    names
 }
 
 fn of_crd(crd: &CrdPreview) -> Vec<String> {
@@ -362,6 +382,7 @@ mod tests {
             "{all:?}"
         );
         assert!(differs(&status_of(&preview)));
+        assert_eq!(names(&status_of(&preview)), ["east/Deployment/a/w"]);
     }
 
     #[test]

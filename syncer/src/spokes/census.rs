@@ -161,6 +161,7 @@ pub(super) async fn refuse(
             keys::REASON_NOT_CONNECTED,
             reason,
         ),
+        not_known(keys::REASON_NOT_CONNECTED),
         Row::new("Ready", "False", keys::REASON_NOT_CONNECTED, reason),
     ];
     rows.extend(found::row(engine, object));
@@ -168,38 +169,49 @@ pub(super) async fn refuse(
 }
 
 fn rows(target: &Target, served: usize, others: &[String], counts: &Counts) -> Vec<Row> {
-    let unsettled = counts.unsettled();
-    vec![
-        match target.reach() {
-            Reach::Reachable => Row::new(keys::CONDITION_REACHABLE, "True", "Answers", ""),
-            Reach::Unreachable(trouble) => Row::new(
+    let (reachable, synced) = match target.reach() {
+        Reach::Reachable => (
+            Row::new(keys::CONDITION_REACHABLE, "True", "Answers", ""),
+            synced(counts.unsettled()),
+        ),
+        Reach::Unreachable(trouble) => (
+            Row::new(
                 keys::CONDITION_REACHABLE,
                 "False",
                 trouble.kind.reason(),
                 trouble.to_string(),
             ),
-        },
+            not_known(trouble.kind.reason()),
+        ),
+    };
+    vec![
+        reachable,
         if others.is_empty() {
             let message = format!("kinds that are served: {served}");
             Row::new("CRDsDistributed", "True", "Distributed", message)
         } else {
             Row::new("CRDsDistributed", "False", "Waiting", others.join("; "))
         },
-        if unsettled == 0 {
-            Row::new("Synced", "True", "Synced", "")
-        } else {
-            // Work under way is no fault: Ready does not hang on it.
-            Row::new(
-                "Synced",
-                "True",
-                "Working",
-                match unsettled {
-                    1 => "1 instance is not settled".to_owned(),
-                    count => format!("{count} instances are not settled"),
-                },
-            )
-        },
+        synced,
     ]
+}
+
+/// Work under way is no fault: `Ready` does not hang on it.
+fn synced(unsettled: u64) -> Row {
+    match unsettled {
+        0 => Row::new("Synced", "True", "Synced", ""),
+        1 => Row::new("Synced", "True", "Working", "1 instance is not settled"),
+        count => {
+            let message = format!("{count} instances are not settled");
+            Row::new("Synced", "True", "Working", message)
+        }
+    }
+}
+
+/// Whether a spoke has what it should, where nobody can see it.
+fn not_known(reason: &'static str) -> Row {
+    let message = "what is in the spoke is not known while the hub does not use it";
+    Row::new("Synced", "Unknown", reason, message)
 }
 
 fn circuit_of(circuit: &spokes::Circuit) -> Value {

@@ -145,12 +145,26 @@ async fn see_root(folder: &Scratch) {
         is_told.then_some(()).ok_or(status)
     })
     .await;
-    let waiting = Command::new(assets::wheelhouse())
-        .args(["fleet", "waiting"])
-        .env("KUBECONFIG", folder.file("wheelhouse-dev/kubeconfig"))
-        .output()
-        .expect("wheelhouse can be started");
-    let waiting = String::from_utf8_lossy(&waiting.stdout).into_owned();
+    let waiting = |further: &[&str]| {
+        let output = Command::new(assets::wheelhouse())
+            .args(["fleet", "waiting"])
+            .args(further)
+            .env("KUBECONFIG", folder.file("wheelhouse-dev/kubeconfig"))
+            .output()
+            .expect("wheelhouse can be started");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        String::from_utf8_lossy(&output.stdout).into_owned() + &told
+    };
+    let names = waiting(&["-o", "name"]);
+    assert_eq!(names, "root/WebApp/default/astray\n", "by cluster and kind");
+    for (cluster, want) in [
+        ("spoke-1", "No instance of spoke-1 is waiting"),
+        ("nowhere", "no spoke \"nowhere\""),
+    ] {
+        let said = waiting(&["--cluster", cluster]);
+        assert!(said.contains(want), "{said}");
+    }
+    let waiting = waiting(&["--cluster", "root"]);
     // Into a pipe, to the last word.
     let line = waiting.lines().find(|line| line.contains("astray"));
     let is_whole = line.is_some_and(|line| line.contains("create the instance in a cluster"));
