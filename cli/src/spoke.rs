@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Context, Result, bail};
 use api::wheelhouse::keys::{
     ANNOTATION_CLUSTER_UID, ANNOTATION_PARTING, CONDITION_CREDENTIAL_CURRENT, CONDITION_REACHABLE,
-    REASONS_NOT_USED,
+    MANAGER_CLI, REASONS_NOT_USED, remains_name,
 };
 use client::{Answer, DeleteRequest, Deleted, Dynamic, Endpoint, Force, Patch};
 use serde_json::{Value, json};
@@ -67,14 +67,16 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
         refuse_taken(&hub, name.as_str(), &uid).await?;
     }
     let labels: BTreeMap<String, String> = arguments.labels.into_iter().collect();
+    let mut kept = known.as_ref().map(own_labels).unwrap_or_default();
     if known.is_some() {
         let what = match labels.len() {
             0 => "credential is",
-            _ => "credential and its labels of this command are",
+            _ => "credential is, and the labels that this command names are,",
         };
         output::note(&format!("spoke {name} exists: its {what} replaced"));
     }
-    let (mut secret, spoke) = spokes::join_objects(name.as_str(), &credential, &labels);
+    kept.extend(labels);
+    let (mut secret, spoke) = spokes::join_objects(name.as_str(), &credential, &kept);
     // What is wrong with the Spoke is said before its credential is replaced.
     apply(&hub.dynamic.clone().with_dry_run(), &spoke).await?;
     apply(&hub.dynamic, &secret).await?;
@@ -133,6 +135,20 @@ async fn known(hub: &connect::HubConnection, name: &str) -> Result<Option<Value>
         bail!("{name} is an embedded cluster of the hub; choose another name");
     }
     Ok(Some(spoke))
+}
+
+/// Returns the labels of a Spoke that this command has set: what an apply does not name any more, it takes off.
+fn own_labels(spoke: &Value) -> BTreeMap<String, String> {
+    let entries = spoke["metadata"]["managedFields"].as_array();
+    let own = entries
+        .into_iter()
+        .flatten()
+        .filter(|it| it["manager"] == MANAGER_CLI && it["operation"] == "Apply");
+    let fields = own.filter_map(|it| it["fieldsV1"]["f:metadata"]["f:labels"].as_object());
+    let keys = fields.flat_map(|fields| fields.keys().filter_map(|key| key.strip_prefix("f:")));
+    let label = |key: &str| spoke["metadata"]["labels"][key].as_str().map(str::to_owned);
+    keys.filter_map(|key| Some((key.to_owned(), label(key)?)))
+        .collect()
 }
 
 /// Refuses a cluster that is not the one that a Spoke is for, unless a person has said that it may be.
@@ -284,7 +300,7 @@ async fn apply(dynamic: &Dynamic, object: &Value) -> Result<Value> {
         namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
     };
     let patch = Patch::Apply {
-        manager: api::wheelhouse::keys::MANAGER_CLI,
+        manager: MANAGER_CLI,
         force: Force::Yes,
         object,
         answer: Answer::Metadata,
@@ -330,6 +346,9 @@ async fn leave(hub: &HubFlags, name: &str, parting: Option<&str>) -> Result<()> 
             part(&hub, &endpoint, spoke, parting).await?;
         }
         gone(&hub, &endpoint, name, parting).await?;
+        if parting.is_some() {
+            tell_of_remains(&hub, name, api::meta::uid(spoke)).await;
+        }
     }
     if !definitions.is_empty() {
         output::note(&format!(
@@ -338,6 +357,23 @@ async fn leave(hub: &HubFlags, name: &str, parting: Option<&str>) -> Result<()> 
         ));
     }
     output::line(&format!("spoke {name} removed"))
+}
+
+/// Names the record of what was left in a cluster, as far as the user may read it.
+async fn tell_of_remains(hub: &connect::HubConnection, name: &str, uid: &str) {
+    let endpoint = Endpoint {
+        scope: None,
+        gvr: api::GroupVersionResource::new("", "v1", "configmaps"),
+        namespace: Some(SYSTEM.to_owned()),
+    };
+    let record = remains_name(name, uid);
+    if let Ok(remains) = hub.dynamic.get(&endpoint, &record).await {
+        let objects = remains["data"]["objects"].as_str().unwrap_or_default();
+        output::note(&format!(
+            "objects left in the cluster as they are: {}; they are named in configmap/{record} of {SYSTEM}",
+            objects.lines().count()
+        ));
+    }
 }
 
 /// The definitions that were written at a cluster's path, as far as the user may list them.
@@ -391,8 +427,13 @@ async fn refuse_parting(
         } else {
             format!("{count} instances")
         };
+        let which = if is_embedded(spoke) {
+            "them"
+        } else {
+            "those that were created at the hub"
+        };
         bail!(
-            "spoke {name} has {instances}; nothing was changed. Drain or abandon it: delete them and their children with \
+            "spoke {name} has {instances}; nothing was changed. Drain or abandon it: delete {which}, and their children, with \
              wheelhouse spoke remove {name} --drain{abandon}"
         );
     }

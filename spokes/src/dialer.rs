@@ -377,7 +377,10 @@ mod tests {
         }
         let missing = dialer.credential(&east, &reference("a"), None);
         let missing = missing.expect_err("there is none").to_string();
-        assert_eq!(missing, "secret a/s is missing");
+        assert_eq!(
+            missing,
+            "secret a/s is missing: make it again, or give a credential with wheelhouse spoke add"
+        );
     }
 
     #[test]

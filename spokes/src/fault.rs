@@ -16,7 +16,9 @@ pub enum Fault {
     #[error("spec.connection.secretRef is missing")]
     NoReference,
     /// The Secret is not there.
-    #[error("secret {place} is missing")]
+    #[error(
+        "secret {place} is missing: make it again, or give a credential with wheelhouse spoke add"
+    )]
     SecretMissing {
         /// Namespace and name.
         place: String,

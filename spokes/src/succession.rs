@@ -8,7 +8,7 @@ use api::{
 };
 use client::{Dynamic, Endpoint};
 
-use crate::link::Connections;
+use crate::{link::Connections, rights};
 
 /// How long the proof may take. While it lasts the credential of before is used.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -39,7 +39,10 @@ pub(crate) async fn prove(connections: &Connections, spoke: &Spoke) -> Successio
     let known = known.filter(|uid| !uid.is_empty());
     let meant = spoke.metadata.annotations.get(ANNOTATION_CLUSTER_UID);
     match dynamic.get(&namespaces, "kube-system").await {
-        Ok(namespace) => verdict(known, meant.map(String::as_str), api::meta::uid(&namespace)),
+        Ok(namespace) => match rights::missing(&dynamic).await {
+            None => verdict(known, meant.map(String::as_str), api::meta::uid(&namespace)),
+            Some(missing) => Succession::Refused(missing),
+        },
         Err(error) => Succession::Refused(error.chain()),
     }
 }

@@ -241,7 +241,7 @@ fn spoke_status() -> Value {
         "type": "object",
         "properties": {
             "conditions": {
-                "description": "Reachable, Identified, WithinBounds, CredentialCurrent, Continuous, Synced, CRDsDistributed, Migrated and Ready.",
+                "description": "Reachable, Identified, Authorized, WithinBounds, CredentialCurrent, Continuous, Synced, CRDsDistributed, Migrated and Ready.",
                 "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
                 "items": {
                     "type": "object",

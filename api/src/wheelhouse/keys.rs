@@ -46,6 +46,11 @@ pub const ANNOTATION_PARTING: &str = "wheelhouse.dev/parting";
 /// The ConfigMaps, in [`RESTORE_NAMESPACE`] of root, that name what was left in abandoned spokes begin with this.
 pub const REMAINS_PREFIX: &str = "wheelhouse-remains-";
 
+/// Returns the name of the ConfigMap in `kube-system` of root that names what was left in a spoke, by the name and uid of its Spoke.
+pub fn remains_name(spoke: &str, uid: &str) -> String {
+    format!("{REMAINS_PREFIX}{spoke}-{}", uid.get(..8).unwrap_or(uid))
+}
+
 /// On a definition in a spoke: the id of the hub that has taken it over from kro, and runs it since.
 pub const ANNOTATION_TAKEN_BY: &str = "wheelhouse.dev/taken-by";
 /// On a definition or revision that the hub has taken over from kro, or gives back: how far it is with it. Only the server says so.
@@ -114,8 +119,12 @@ pub const REASON_REFUSED: &str = "Refused";
 pub const REASON_NOT_CONNECTED: &str = "NotConnected";
 /// Why a cluster is not reachable though its server may answer: that does not pass by itself.
 pub const REASONS_NOT_USED: [&str; 2] = [REASON_REFUSED, REASON_NOT_CONNECTED];
+/// Why a list of all clusters is refused: of each cluster that could not be asked, as the `field` of a cause.
+pub const REASON_SPOKE_FAILED: &str = "SpokeFailed";
 /// Of a spoke: it is the cluster that the Spoke was made for, and no other Spoke's.
 pub const CONDITION_IDENTIFIED: &str = "Identified";
+/// Of a spoke: the credential is allowed what the hub needs first.
+pub const CONDITION_AUTHORIZED: &str = "Authorized";
 /// Of a spoke: it makes the hub hold no more than a spoke may.
 pub const CONDITION_WITHIN_BOUNDS: &str = "WithinBounds";
 /// Of a spoke, after a restore: it may be deleted in again.

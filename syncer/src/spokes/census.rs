@@ -253,7 +253,7 @@ fn notes(engine: &Engine, target: &Target, object: &Value) -> Vec<Row> {
     notes
 }
 
-/// Whether a real spoke is the cluster that it should be, and makes the hub hold no more than it may.
+/// Whether a real spoke is the cluster that it should be, lets the hub work, and makes it hold no more than it may.
 fn trust_rows(engine: &Engine, target: &Target) -> Vec<Row> {
     if target.sort != TargetSort::Mirrored {
         return Vec::new();
@@ -281,7 +281,12 @@ fn trust_rows(engine: &Engine, target: &Target) -> Vec<Row> {
         None => Row::new(keys::CONDITION_WITHIN_BOUNDS, "True", "WithinBounds", ""),
         Some(met) => Row::new(keys::CONDITION_WITHIN_BOUNDS, "False", "BoundMet", met),
     };
-    vec![identified, bounds]
+    let type_ = keys::CONDITION_AUTHORIZED;
+    let authorized = match target.missing_rights() {
+        None => Row::new(type_, "True", "NotRefused", ""),
+        Some(missing) => Row::new(type_, "False", "MayNotImpersonate", missing),
+    };
+    vec![identified, authorized, bounds]
 }
 
 /// What a restore leaves to be said; nothing where the hub was not restored.

@@ -73,7 +73,8 @@ pub(super) fn start(engine: &Arc<Engine>, target: &Arc<Target>) {
             let now = (
                 (target.identity_fault(), budget.met()),
                 (target.version(), target.cluster_id()),
-                (target.set_back(), link.and_then(|it| it.successor_fault())),
+                (target.set_back(), target.missing_rights()),
+                link.and_then(|it| it.successor_fault()),
                 (circuit.map(|it| (it.state, it.since)), due),
             );
             if told.as_ref() != Some(&now) {
@@ -249,7 +250,11 @@ async fn look_around(target: &Target) -> bool {
         Err(error) => !error.unreachable(),
     };
     read_id(target).await;
-    has_looked && has_told
+    let missing = spokes::missing_rights(&target.dynamic).await;
+    // What is missing may be granted at any time: it is asked for again with the next probe.
+    let is_allowed = missing.is_none();
+    target.note_missing_rights(missing);
+    has_looked && has_told && is_allowed
 }
 
 /// Reads the id that the cluster gives itself, if it does. Source: KEP-2149.

@@ -82,13 +82,17 @@ impl Parting {
                 "waiting",
                 "delete them first, or drain or abandon the spoke",
             ),
-            Self::Drain => ("draining", "deleting"),
+            Self::Drain if is_embedded(spoke) => ("draining", "deleting"),
+            Self::Drain => (
+                "draining",
+                "deleting those that were created at the hub, and letting go of those that were created in the cluster",
+            ),
             Self::Abandon => ("abandoning", "forgetting"),
         };
         let cluster = meta::name(spoke);
         let (what, trouble) = match (self, trouble) {
             (Self::Drain, Some(trouble)) => (
-                "they are deleted once it answers; without it, abandon the spoke",
+                "those that were created at the hub are deleted once it answers; without it, abandon the spoke",
                 format!(", which is {trouble}"),
             ),
             _ => (what, String::new()),
@@ -111,7 +115,7 @@ impl Parting {
     ) -> Result<(), client::Error> {
         match self {
             Self::Unsaid => Ok(()),
-            Self::Drain => drain(engine, cluster).await,
+            Self::Drain => drain(engine, cluster, spoke).await,
             Self::Abandon => abandon(engine, cluster, spoke, state).await,
         }
     }
@@ -123,7 +127,11 @@ pub(super) fn is_embedded(spoke: &Value) -> bool {
 }
 
 /// Deletes all instances that were made at the hub's path; once they are gone, releases those that were created in the spoke.
-async fn drain(engine: &Arc<Engine>, cluster: &LogicalCluster) -> Result<(), client::Error> {
+async fn drain(
+    engine: &Arc<Engine>,
+    cluster: &LogicalCluster,
+    spoke: &Value,
+) -> Result<(), client::Error> {
     let held = left::instances(engine, cluster).await?;
     let is_of_hub = |held: &&Held| !origin::is_of_spoke(&held.object);
     for Held { endpoint, object } in held.iter().filter(is_of_hub) {
@@ -148,6 +156,7 @@ async fn drain(engine: &Arc<Engine>, cluster: &LogicalCluster) -> Result<(), cli
     };
     quiesce(engine, cluster).await;
     let ledgers = left::ledgers(engine, cluster).await?;
+    name_remains(engine, cluster, spoke, (&held, &ledgers)).await?;
     release(engine, &target, &held, &ledgers).await?;
     forget(engine, cluster, &held, &ledgers).await
 }
@@ -196,7 +205,7 @@ async fn abandon(
     if held.is_empty() && ledgers.is_empty() {
         return Ok(());
     }
-    name_remains(engine, cluster, spoke, &ledgers).await?;
+    name_remains(engine, cluster, spoke, (&held, &ledgers)).await?;
     warn!(spoke = %cluster, count = held.len(), "abandoning the instances of a spoke");
     if let Some(target) = target.filter(|target| target.reach() == Reach::Reachable)
         && let Err(error) = release(engine, &target, &held, &ledgers).await
@@ -285,14 +294,9 @@ async fn name_remains(
     engine: &Engine,
     cluster: &LogicalCluster,
     spoke: &Value,
-    ledgers: &[Value],
+    (held, ledgers): (&[Held], &[Value]),
 ) -> Result<(), client::Error> {
-    let uid = meta::uid(spoke);
-    let name = format!(
-        "{}{cluster}-{}",
-        keys::REMAINS_PREFIX,
-        uid.get(..8).unwrap_or(uid)
-    );
+    let name = keys::remains_name(cluster.as_str(), meta::uid(spoke));
     let root = LogicalCluster::root();
     let endpoint = Engine::hub_endpoint(
         &root,
@@ -309,7 +313,7 @@ async fn name_remains(
     let before = known
         .as_ref()
         .map_or("", |known| text(known, &["data", "objects"]));
-    let objects = remains(before, ledgers);
+    let objects = remains(before, held.iter().map(|it| &it.object), ledgers);
     if known.is_some() {
         let patch = json!({"data": {"objects": objects}});
         let patched = hub.patch(&endpoint, &name, None, Patch::Merge(&patch));
@@ -328,9 +332,21 @@ async fn name_remains(
     hub.create(&endpoint, &object).await.map(drop)
 }
 
-/// Names what ledgers name, a line for each object, beside the lines that there are.
-fn remains(before: &str, ledgers: &[Value]) -> String {
+/// Names what ledgers name, and the instances that were created in the spoke, a line for each object, beside the lines that there are.
+fn remains<'o>(
+    before: &str,
+    instances: impl Iterator<Item = &'o Value>,
+    ledgers: &[Value],
+) -> String {
     let mut lines: BTreeSet<String> = before.lines().map(str::to_owned).collect();
+    for born in instances.filter(|it| origin::is_of_spoke(it)) {
+        let kind = meta::kind(born);
+        lines.insert(format!(
+            "{kind} {} {}",
+            place(&born["metadata"]),
+            meta::uid(born)
+        ));
+    }
     for ledger in ledgers {
         let spec = &ledger["spec"];
         let owner = format!(
@@ -419,13 +435,22 @@ mod tests {
             {"kind": "ClusterRole", "name": "r", "uid": ""},
         ]}});
         let want = "App n/a m\nClusterRole r  of App n/a\nConfigMap n/c u1 of App n/a\n";
-        let once = remains("", std::slice::from_ref(&ledger));
+        let none = std::iter::empty::<&Value>;
+        let once = remains("", none(), std::slice::from_ref(&ledger));
         assert_eq!(once, want);
-        assert_eq!(remains(&once, &[ledger]), want, "twice");
+        assert_eq!(remains(&once, none(), &[ledger]), want, "twice");
         assert_eq!(
-            remains(&once, &[]),
+            remains(&once, none(), &[]),
             want,
             "what an earlier attempt named stays"
         );
+        let mut instance = json!({"kind": "App", "metadata": {"name": "b", "uid": "u2"}});
+        assert_eq!(
+            remains("", std::iter::once(&instance), &[]),
+            "",
+            "its mirror is in the ledger"
+        );
+        meta::set_annotation(&mut instance, keys::ANNOTATION_ORIGIN, keys::ORIGIN_SPOKE);
+        assert_eq!(remains("", std::iter::once(&instance), &[]), "App b u2\n");
     }
 }

@@ -126,6 +126,8 @@ pub(crate) struct Target {
     // Each guards one value; neither is held across an await nor while the other is.
     reach: watch::Sender<Probed>,
     identity_fault: Mutex<Option<IdentityFault>>,
+    /// What the credential is not allowed; nothing where the cluster has not said so.
+    missing_rights: Mutex<Option<String>>,
     /// Resources whose instances the hub stores in the place of the spoke. Guards its set.
     kept: Mutex<HashSet<GroupResource>>,
     /// Until when its schemas are not asked for: it did not answer in time.
@@ -257,6 +259,7 @@ impl Target {
             tasks: tasks.clone(),
             reach: watch::Sender::new(Probed::before(sort)),
             identity_fault: Mutex::default(),
+            missing_rights: Mutex::default(),
             kept: Mutex::default(),
             schemas_paused: Mutex::default(),
             definitions_added: Mutex::default(),
@@ -540,6 +543,16 @@ impl Target {
     /// Returns why the cluster is not the one that its Spoke is for.
     pub(crate) fn identity_fault(&self) -> Option<IdentityFault> {
         self.identity_fault.lock().clone()
+    }
+
+    /// Notes what the credential is not allowed.
+    pub(crate) fn note_missing_rights(&self, missing: Option<String>) {
+        *self.missing_rights.lock() = missing;
+    }
+
+    /// Returns what the credential is not allowed, as far as the cluster was asked.
+    pub(crate) fn missing_rights(&self) -> Option<String> {
+        self.missing_rights.lock().clone()
     }
 
     /// Returns whether the cluster is to be asked for its schemas.

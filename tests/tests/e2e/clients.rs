@@ -1,11 +1,12 @@
 //! What kubectl shows where there is nothing to show: a cluster that is not there, one that was never reached, one that the
 //! user may not access; and what `spoke add` says of a cluster that cannot be joined.
 
+use serde_json::json;
 use wheelhouse_tests::{
     Kubectl, assets, eventually,
     kubectl::Ran,
     pki::{self, Authority},
-    process::free_port,
+    process::{Scratch, free_port},
 };
 
 use super::stage::Stage;
@@ -213,6 +214,54 @@ async fn a_credential_that_does_not_work(stage: &Stage, other: &std::path::Path,
     let ran = stage.hub.wheelhouse(add).await;
     ran.succeeded("spoke add, with the credential from before");
     a_label_that_is_none(stage, &replace).await;
+    a_credential_that_may_too_little(stage).await;
+    labels_outlive_a_credential(stage, add).await;
+}
+
+/// It can be used for what the heartbeat asks, and for nothing else.
+async fn a_credential_that_may_too_little(stage: &Stage) {
+    let direct = stage.direct();
+    let role = "--clusterrole=limited";
+    for create in [
+        &["serviceaccount", "limited"][..],
+        &[
+            "clusterrole",
+            "limited",
+            "--verb=get,list,watch",
+            "--resource=namespaces",
+        ],
+        &[
+            "clusterrolebinding",
+            "limited",
+            role,
+            "--serviceaccount=default:limited",
+        ],
+    ] {
+        direct.must(&[&["create"], create].concat()).await;
+    }
+    let token = direct.must(&["create", "token", "limited"]).await;
+    let config = direct.json(&["config", "view", "--raw"]).await;
+    let mut config = config.expect("it has a kubeconfig");
+    config["users"][0]["user"] = json!({"token": token.trim()});
+    let scratch = Scratch::new("limited");
+    let from = scratch.write("kubeconfig", config.to_string());
+    let from = from.display().to_string();
+    let replace = ["spoke", "add", "east", "--from", &from, "--wait=600"];
+    let ran = stage.hub.wheelhouse(&replace).await;
+    let is_told = ran.stderr.contains("may not impersonate users");
+    assert!(ran.code == 1 && is_told, "{ran:?}");
+}
+
+/// A command that names no labels takes off none.
+async fn labels_outlive_a_credential(stage: &Stage, add: &[&str]) {
+    let labelled = [add, &["--label", "tier=edge"]].concat();
+    let ran = stage.hub.wheelhouse(&labelled).await;
+    ran.succeeded("spoke add, with a label");
+    let ran = stage.hub.wheelhouse(add).await;
+    ran.succeeded("spoke add, without one");
+    let template = "jsonpath={.metadata.labels.tier}";
+    let get = ["get", "spoke", "east", "-o", template];
+    assert_eq!(stage.hub.root().must(&get).await, "edge", "the label stays");
 }
 
 /// What is wrong with the Spoke is said before its credential is replaced.

@@ -156,6 +156,18 @@ async fn a_spoke_with_instances_goes_drained_or_abandoned_and_never_of_itself() 
         .hub
         .wheelhouse(&["spoke", "remove", "east", "--drain"])
         .await;
+    let told = drained.stderr.contains("left in the cluster as they are: ");
+    assert!(told, "{drained:?}");
+    let maps = root
+        .must(&["get", "configmaps", "-n", "kube-system", "-o", "yaml"])
+        .await;
+    for (part, want) in [
+        (" WebApp default/born ", true),
+        (" ConfigMap default/born-config ", true),
+        ("shop", false),
+    ] {
+        assert_eq!(maps.contains(part), want, "{part}: {maps}");
+    }
     drained.succeeded("spoke remove --drain");
     let credential = [
         "wait",
