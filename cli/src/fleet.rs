@@ -4,6 +4,7 @@
 //! the nodes in the way of those that are not ready, and [`watch`] shows the
 //! fleet until it is ended. Everything is read over the hub's API, with the caller's own rights.
 
+mod everywhere;
 mod held;
 mod matrix;
 mod row;
@@ -50,8 +51,13 @@ async fn show(arguments: &args::Fleet) -> Result<()> {
 
 /// Tells how many definitions are not in use, as far as the user may read them: no spoke says so.
 async fn tell_of_definitions(hub: &HubConnection) {
-    let definitions = matrix::definitions(&hub.dynamic).await.unwrap_or_default();
-    let inactive = definitions.iter().filter(|it| matrix::is_inactive(it));
+    let Ok(definitions) = matrix::definitions(&hub.dynamic).await else {
+        return;
+    };
+    let inactive = definitions
+        .items
+        .iter()
+        .filter(|it| matrix::is_inactive(it));
     match inactive.count() {
         0 => {}
         1 => output::note("1 definition is inactive: see wheelhouse fleet matrix"),

@@ -66,6 +66,8 @@ pub struct ListRequest {
     pub label_selector: Option<Selector>,
     /// By fields.
     pub field_selector: Option<FieldSelector>,
+    /// Whether a list of all clusters may leave out those that cannot be asked; it is refused otherwise.
+    pub partial: bool,
 }
 
 /// All objects of a collection.
@@ -275,6 +277,9 @@ impl Dynamic {
         );
         if limit > 0 {
             target = target.with("limit", Some(&limit.to_string()));
+        }
+        if request.partial {
+            target = target.with("partial", Some("true"));
         }
         let answer = self
             .call(Expected::Page, Method::GET, target, ACCEPT_JSON, None)

@@ -35,7 +35,7 @@ const app = {
   problem: null,
   /** The issuer at which people sign in: nothing where there is none, `null` where it does not answer. */
   offer: undefined,
-  /** Spokes by uid: objects, or `{hidden, name}` for those that the user may use and not read. */
+  /** Spokes by uid: objects, or `{hidden, name}` for those that the user may use and not read; `isOwn` where these are all that the user sees. */
   fleet: { spokes: new Map(), error: null, isKnown: false },
   /** Definitions by uid, and the kinds of instances that there are: `{resource, kind, cluster, name}`. */
   definitions: { objects: new Map(), error: null },
@@ -136,7 +136,7 @@ async function followOwn() {
   const { ending: { signal }, ends } = session;
   const spokes = new Map();
   let problem = null;
-  const take = () => { app.fleet = { spokes, error: problem, isKnown: true }; update(); };
+  const take = () => { app.fleet = { spokes, error: problem, isKnown: true, isOwn: true }; update(); };
   const names = await ownClusters(signal).catch((error) => { problem = error; return []; });
   if (signal.aborted) return;
   for (const name of names) {
@@ -265,6 +265,9 @@ addEventListener("keydown", (event) => {
     const search = document.querySelector("input[type=search]");
     search?.focus();
     if (search) event.preventDefault();
+  } else if (["ArrowDown", "ArrowUp"].includes(event.key) && !event.target.closest(".scroller, .canvas")) {
+    // The table has the arrow keys as soon as its page is there.
+    document.querySelector(".scroller")?.focus();
   }
   isGoing = event.key === "g";
 });

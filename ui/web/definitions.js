@@ -87,14 +87,15 @@ function one(app, [cluster, name]) {
     const definition = find();
     draw(text(definition?.metadata?.resourceVersion) || "none");
     const kind = app.kinds.find((it) => it.name === name && it.cluster === cluster);
-    const why = definition && stateOfDefinition(definition) !== "ready" ? trouble(definition) : null;
+    const state = definition && stateOfDefinition(definition);
+    const why = definition && state !== "ready" ? trouble(definition) : null;
     const node = list(definition?.spec?.resources).find((it) => it?.id === chosen);
     return html`<div class="head"><h1 tabindex="-1">${name}</h1>${definition ? chipOfDefinition(definition) : nothing}
         <p class="summary">${graph?.kind ? html`defines <b>${graph.kind}</b>` : nothing} ${cluster === "root" ? "for the fleet" : html`for <a href=${links.spoke(cluster)}>${cluster}</a>`}
         ${kind ? html`<span class="quiet">·</span> <a href=${links.instances({ kind: kind.resource, cluster: cluster === "root" ? "" : cluster })}>its instances</a>` : nothing}</p></div>
       ${refusal(error, name)}
       ${!definition && app.areKindsKnown && !app.definitions.error ? html`<p class="refusal" role="alert"><b>You see no definition of this name.</b></p>` : nothing}
-      ${why ? html`<p class="waits ${stateOfDefinition(definition)}"><b>${text(why.reason)}</b> ${text(why.message)}</p>` : nothing}
+      ${why ? html`<p class="waits ${state}"><b>${text(why.reason)}</b> ${text(why.message)}${kind && state === "error" && definition.status?.lastIssuedRevision ? html` <span class="quiet">Revision ${text(definition.status.lastIssuedRevision)} stays in use.</span>` : nothing}</p>` : nothing}
       <section aria-label="Graph">${drawing(graph, { chosen, choose: (id) => { chosen = id; app.update(); } })}</section>
       ${node ? html`<section aria-label="Node ${chosen}"><h2>${chosen}</h2><pre tabindex="0"><code>${yaml(node)}</code></pre></section>` : nothing}
       ${definition ? change.render(definition) : nothing}

@@ -58,14 +58,17 @@ export function page(app) {
     const sum = (field) => all.reduce((count, { spoke }) => count + Number(spoke.status?.instances?.[field] ?? 0), 0);
     return html`<div class="head"><h1 tabindex="-1">Fleet</h1>
         ${all.length ? html`<p class="summary">${plural(all.length, "spoke")}${troubled ? html`, <button type="button" class="flat bad" aria-pressed=${isTroubleOnly ? "true" : "false"} title=${isTroubleOnly ? "Show all" : "Show these alone"}
-          @click=${() => { isTroubleOnly = !isTroubleOnly; app.update(); }}>${troubled} in trouble</button>` : !refused && all.every(({ state }) => state === "ready") ? ", all well" : nothing}${quiet.map(([state, count]) => `, ${count} ${STATES[state].word.toLowerCase()}`)}
+          @click=${() => { isTroubleOnly = !isTroubleOnly; app.update(); }}>${troubled} in trouble</button>` : !refused && all.every(({ state }) => state === "ready") && sum("ready") === sum("total") ? ", all well" : nothing}${quiet.map(([state, count]) => `, ${count} ${STATES[state].word.toLowerCase()}`)}
           ${refused ? html`<span class="quiet">·</span> <a class="bad" href=${links.definitions}>${plural(refused, "definition")} inactive</a>` : nothing}
           <span class="quiet">·</span> ${share({ ready: sum("ready"), total: sum("total") })} ${sum("total") === 1 ? "instance" : "instances"} ready</p>` : nothing}
         <input type="search" class="search" placeholder="Find a spoke" aria-label="Find a spoke by name, state, version or label" .value=${search}
           @input=${(event) => { search = event.target.value; app.update(); }}></div>
       ${refusal(error, "the fleet")}
       ${shown.length ? html`<ul class="tiles" aria-label="Spokes, trouble first">${shown.map(tile)}</ul>` : nothing}
-      ${isKnown && !all.length && !error ? html`<div class="empty"><h2>No spokes yet</h2><p>Join a cluster:</p><pre><code>wheelhouse spoke add NAME --from KUBECONFIG</code></pre></div>` : nothing}
+      ${isKnown && !all.length && !error && app.fleet.isOwn ? html`<div class="empty"><h2>You see no spokes</h2><p>You may neither list Spokes nor access one. An administrator grants it in root:</p>
+        <pre><code>kubectl create clusterrole enter-NAME --verb=access --resource=spokes.wheelhouse.dev --resource-name=NAME
+kubectl create clusterrolebinding enter-NAME --clusterrole=enter-NAME --user=${app.user}</code></pre></div>` : nothing}
+      ${isKnown && !all.length && !error && !app.fleet.isOwn ? html`<div class="empty"><h2>No spokes yet</h2><p>Join a cluster:</p><pre><code>wheelhouse spoke add NAME --from KUBECONFIG</code></pre></div>` : nothing}
       ${all.length && !shown.length ? html`<p class="quiet">${search ? html`No spoke matches “${search}”.` : "No spoke is in trouble."}</p>` : nothing}
       ${isKnown || error ? nothing : html`<p class="quiet">Reading the fleet …</p>`}`;
   };

@@ -202,7 +202,8 @@ export function page(app, _parts, search) {
     typing = setTimeout(ask, TYPING_MS);
   };
 
-  const clusters = () => ["root", ...[...app.fleet.spokes.values()].map((spoke) => spoke.name ?? text(spoke.metadata?.name)).sort()];
+  /** One that is asked for and not there is named, too. */
+  const clusters = () => [...new Set(["root", ...[...app.fleet.spokes.values()].map((spoke) => spoke.name ?? text(spoke.metadata?.name)).sort(), filter.cluster])].filter(Boolean);
 
   /** Whether a kind or a cluster was not read: the notes below say why. */
   const isShort = () => [summary?.failures, summary?.warnings].some((it) => list(it).length) || summary?.omitted;

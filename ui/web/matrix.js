@@ -4,7 +4,7 @@ import { html, nothing } from "./vendor/lit-html.js";
 import { get, isFinal, query, waitAfter } from "./api.js";
 import { asked, choose, UNWATCHED_MS, watching } from "./kinds.js";
 import { bar, chip, isAway, links, list, notes, refusal, share, stateOfSpoke, text } from "./parts.js";
-import { stateOfDefinition } from "./definitions.js";
+import { chipOfDefinition, clusterOf, stateOfDefinition } from "./definitions.js";
 
 export const title = () => "Matrix";
 
@@ -89,11 +89,15 @@ export function page(app) {
     const { resource } = kind;
     const found = kind.cluster === "root" || kind.cluster === cluster ? cells.get(`${resource}/${cluster}`) : null;
     const counts = found?.counts;
-    if (!counts && isStale) return html`<td class="none"><span class="quiet" title="not known while the cluster is away">?</span></td>`;
+    if (!counts && isStale) return html`<td class="none"><span class="quiet" title="not read: the cluster is away">?</span></td>`;
     if (!counts) return html`<td class="none"><span class="quiet" aria-label="none">·</span></td>`;
     const look = counts.error ? "bad" : counts.ready === counts.total ? "" : "warn";
     return html`<td class="${look} ${isStale ? "stale" : ""}"><a href=${links.instances({ kind: resource, cluster })} title="${counts.ready} of ${counts.total} ready, ${counts.error} in error">${share(counts)}${revision(found.revisions, latest)}${bar(counts)}</a></td>`;
   };
+
+  /** Definitions in error that no kind is served for. */
+  const unserved = () => [...app.definitions.objects.values()].filter((it) => stateOfDefinition(it) === "error"
+    && !app.kinds.some(({ cluster, name }) => name === text(it.metadata?.name) && cluster === clusterOf(it)));
 
   const render = () => {
     const spokes = new Map([...app.fleet.spokes.values()].map((it) => [it.name ?? text(it.metadata?.name), it]));
@@ -107,7 +111,7 @@ export function page(app) {
     };
     return html`<div class="head"><h1 tabindex="-1">Matrix</h1><p class="summary">definitions by cluster: instances, or ready/all where some are not, and their revision; · none</p></div>
       ${refusal(error, "instances")}${notes(answer, chosen.omitted)}
-      ${chosen.kinds.length ? html`<div class="canvas" tabindex="0" role="group" aria-label="Matrix"><table class="matrix">
+      ${chosen.kinds.length || unserved().length ? html`<div class="canvas" tabindex="0" role="group" aria-label="Matrix"><table class="matrix">
         <thead><tr><th scope="col">Definition</th><th scope="col" class="number">Revision</th>${clusters.map((name) => {
           const state = stateOf(name);
           return html`<th scope="col"><a href=${name === "root" ? links.instances({ cluster: name }) : links.spoke(name)}>${name}</a>${state && state !== "ready" ? html`<br>${chip(state)}` : nothing}</th>`;
@@ -117,9 +121,11 @@ export function page(app) {
           const latest = text(definition?.status?.lastIssuedRevision);
           const state = definition && stateOfDefinition(definition);
           return html`<tr><th scope="row">${kind.name ? html`<a href=${links.definition(kind.cluster, kind.name)}>${kind.kind}</a>` : kind.kind}
-              ${state && state !== "ready" ? chip(state) : nothing}</th>
+              ${kind.name && kind.name !== kind.kind ? html`<span class="quiet">${kind.name}</span>` : nothing} ${state && state !== "ready" ? chipOfDefinition(definition) : nothing}</th>
             <td class="number">${latest}</td>${clusters.map((name) => cell(kind, name, latest, isAway(stateOf(name))))}</tr>`;
-        })}</tbody></table></div>` : html`<p class="quiet">No definitions yet.</p>`}`;
+        })}${unserved().map((it) => html`<tr><th scope="row"><a href=${links.definition(clusterOf(it), text(it.metadata?.name))}>${text(it.spec?.schema?.kind)}</a>
+              <span class="quiet">${text(it.metadata?.name)}</span> ${chipOfDefinition(it)}</th><td class="number">${text(it.status?.lastIssuedRevision)}</td>
+              <td class="none" colspan=${Math.max(1, clusters.length)}><span class="quiet">its kind is not served</span></td></tr>`)}</tbody></table></div>` : html`<p class="quiet">No definitions yet.</p>`}`;
   };
   begin();
   return { render, kindsChanged: begin, stop: end };

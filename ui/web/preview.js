@@ -17,6 +17,16 @@ function written(definition) {
   return yaml({ apiVersion: definition.apiVersion, kind: definition.kind, metadata, spec: definition.spec });
 }
 
+/** Lines and columns of the text of a preview before those of its definition. */
+const [LINES_BEFORE, COLUMNS_BEFORE] = [4, 4];
+
+/** What is wrong with a text, told of the definition alone. */
+const ofDefinition = (error) => {
+  const message = error.message.replace(/ \([0-9a-f]{20,}[^)]*\)/, "")
+    .replace(/line (\d+), column (\d+)/, (_, line, column) => `line ${line - LINES_BEFORE}, column ${column - COLUMNS_BEFORE}`);
+  return Object.assign(new Error(message), { code: error.code });
+};
+
 /** The text of a definition within that of a preview. */
 const asked = (definition) => `apiVersion: wheelhouse.dev/v1alpha1
 kind: DefinitionPreview
@@ -44,11 +54,14 @@ const ofInstance = (cluster, it) => html`<h3><a href=${links.spoke(cluster)}>${c
 function answered(status) {
   if (!status.accepted) return html`<p class="refusal" role="alert"><b>It would be refused.</b> ${text(status.message)}</p>`;
   const { crd, summary = {} } = status;
+  const isRefused = crd?.action === "Refused";
   const clusters = list(status.clusters).filter(Boolean);
   const count = (name) => Number(summary[name] ?? 0);
-  return html`<p role="status"><b>${count("created")}</b> to create, <b>${count("updated")}</b> to change, <b>${count("deleted")}</b> to delete, in ${plural(clusters.length, "cluster")};
+  return html`${isRefused ? html`<p class="refusal" role="alert"><b>Its CRD would be refused.</b> ${text(crd.message)}
+      ${list(crd.breaking).length ? html`To accept that, annotate the definition with <code>kro.run/allow-breaking-changes: "true"</code>. What follows is what would be done then.` : nothing}</p>` : nothing}
+    <p role="status"><b>${count("created")}</b> to create, <b>${count("updated")}</b> to change, <b>${count("deleted")}</b> to delete, in ${plural(clusters.length, "cluster")};
       ${plural(count("examined"), "instance")} of ${count("instances")} examined, ${count("invalid")} invalid, ${count("failing")} failing, ${count("held")} waiting for a confirmation.</p>
-    ${crd?.message ? html`<p class="refusal">${text(crd.message)}</p>` : nothing}
+    ${crd?.message && !isRefused ? html`<p class="refusal">${text(crd.message)}</p>` : nothing}
     ${list(crd?.breaking).map((it) => html`<p class="quiet">Breaking: ${text(it)}</p>`)}
     ${clusters.filter((it) => it.message).map((it) => html`<p class="quiet"><b>${text(it.cluster)}</b>: ${text(it.message)}</p>`)}
     ${clusters.map((it) => html`${list(it.changes).map((one) => ofInstance(text(it.cluster), one))}
@@ -129,7 +142,7 @@ export function preview(app, cluster) {
       answer = await postYaml(`${at(cluster)}/apis/wheelhouse.dev/v1alpha1/definitionpreviews`, asked(definition), ending.signal);
     } catch (failure) {
       if (ending.signal.aborted) return;
-      error = failure;
+      error = ofDefinition(failure);
     }
     isAsking = false;
     app.update();

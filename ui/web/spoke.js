@@ -58,8 +58,8 @@ export function page(app, [name]) {
     const { status = {}, spec = {} } = spoke;
     const { circuit = {}, queue = {}, storeRevision = {} } = status;
     return html`<dl class="facts-list">
-      ${fact("Version", text(status.version))}${fact("Heartbeat", status.lastHeartbeatTime ? heard(status.lastHeartbeatTime) : nothing)}
-      ${fact("Circuit", circuit.state ? html`${text(circuit.state)}${circuit.since ? html`<span class="quiet">, since ${when(circuit.since)}</span>` : nothing}${circuit.nextProbeTime ? html`<span class="quiet">; next try at ${text(circuit.nextProbeTime)}</span>` : nothing}` : nothing)}
+      ${fact("Version", text(status.version))}${fact("Heartbeat", status.lastHeartbeatTime ? (isAway(stateOfSpoke(spoke).state) ? when : heard)(status.lastHeartbeatTime) : nothing)}
+      ${fact("Circuit", circuit.state ? html`${text(circuit.state)}${circuit.since ? html`<span class="quiet">, since ${when(circuit.since)}</span>` : nothing}${Date.parse(circuit.nextProbeTime) > Date.now() ? html`<span class="quiet">; next try in ${Math.ceil((Date.parse(circuit.nextProbeTime) - Date.now()) / 1000)} s</span>` : nothing}` : nothing)}
       ${fact("Queue", status.queue ? `${queue.ready ?? 0} now, ${queue.later ?? 0} later` : nothing)}
       ${fact("Store revision", storeRevision.revision ? html`${text(storeRevision.revision)} <span class="quiet">${when(storeRevision.time)}</span>` : nothing)}
       ${fact("Provider", text(spec.provider))}${fact("Suspended", spec.suspended ? "yes" : nothing)}${fact("Cluster uid", text(status.clusterUID))}${fact("Cluster id", text(status.clusterID))}
@@ -89,8 +89,8 @@ export function page(app, [name]) {
       ${!spoke && app.fleet.isKnown ? html`<p class="refusal" role="alert"><b>You see no spoke of this name.</b></p>` : nothing}
       ${view?.message && view.state !== "ready" ? html`<p class="waits ${view.state}">${view.message}</p>` : nothing}
       ${spoke && !spoke.hidden ? html`${facts(spoke)}` : nothing}
-      <section><h2>Instances in error</h2>${isSilent ? html`<p class="quiet">Not known while the hub does not use the spoke.</p>` : html`${refusal(error, "instances")}${notes(errors, chosen.omitted)}${error ? nothing : failed()}`}</section>
-      ${isSilent ? nothing : refusal(ledgerError, "the ledger")}
+      ${!spoke && app.fleet.isKnown ? nothing : html`<section><h2>Instances in error</h2>${isSilent ? html`<p class="quiet">Not known while the hub does not use the spoke.</p>` : html`${refusal(error, "instances")}${notes(errors, chosen.omitted)}${error ? nothing : failed()}`}</section>`}
+      ${isSilent || (!spoke && app.fleet.isKnown) ? nothing : refusal(ledgerError, "the ledger")}
       ${spoke && !spoke.hidden ? html`<section><h2>Conditions</h2>${conditions(spoke)}</section><section><h2>Events</h2>${refusal(eventsError, "events")}${eventsError ? nothing : eventTable(eventsOf(text(spoke.metadata?.uid), events))}</section>${source(spoke)}` : nothing}`;
   };
   return { render, stop() { clearTimeout(due); ending.abort(); stopEvents(); } };

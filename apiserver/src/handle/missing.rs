@@ -3,7 +3,7 @@
 //! Invariant: they are reported. A client that does not accept partial results (`partial=true`) is refused, so that no client mistakes
 //! silence for absence.
 
-use api::{Status, StatusCause, StatusDetails};
+use api::{Status, StatusCause, StatusDetails, wheelhouse::keys::REASON_SPOKE_FAILED};
 
 use crate::call::{Call, Failed, PARTIAL};
 use crate::refusal::Refusal;
@@ -12,6 +12,8 @@ use crate::refusal::Refusal;
 pub(crate) const LEFT_OUT: &str = "left out: ";
 /// Clusters of which the reason is told, beside the name.
 const REASON_COUNT_MAX: usize = 6;
+/// Clusters that a refusal names to programs.
+const CAUSE_COUNT_MAX: usize = 1000;
 /// Lines of names of the others, and how long one is: a warning that is longer is cut.
 const NAME_LINE_COUNT_MAX: usize = 8;
 const NAME_LINE_BYTES_MAX: usize = 240;
@@ -33,9 +35,13 @@ pub(super) fn tell(call: &Call<'_>, failed: &[Failed]) -> Result<(), Refusal> {
         }
         return Ok(());
     }
-    let causes = told.iter().map(|failed| StatusCause {
-        reason: "SpokeFailed".to_owned(),
-        message: failed.reason.clone(),
+    let named = failed.iter().take(CAUSE_COUNT_MAX).enumerate();
+    let causes = named.map(|(index, failed)| StatusCause {
+        reason: REASON_SPOKE_FAILED.to_owned(),
+        message: match index {
+            ..REASON_COUNT_MAX => failed.reason.clone(),
+            _ => String::new(),
+        },
         field: failed.cluster.to_string(),
     });
     let details = StatusDetails {

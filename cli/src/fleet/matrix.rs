@@ -8,7 +8,13 @@ use client::{Dynamic, Endpoint, ListRequest, discovery};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{held::Waiting, print, rows};
+use super::{
+    everywhere::{self, Everywhere, Unknown},
+    held::Waiting,
+    print,
+    row::Row,
+    rows,
+};
 use crate::{
     args, connect,
     output::{self, Format},
@@ -30,12 +36,23 @@ pub(super) struct Line {
     message: Option<String>,
     /// By cluster.
     instances: BTreeMap<String, Count>,
+    /// The clusters whose instances cannot be counted, and why.
+    #[serde(skip_serializing_if = "Unknown::is_empty")]
+    pub(super) unknown: Unknown,
     /// Why its instances cannot be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<String>,
     /// The instances that are not ready.
     #[serde(skip)]
     pub(super) waiting: Vec<Waiting>,
+}
+
+/// All definitions.
+#[derive(Debug)]
+pub(super) struct Matrix {
+    pub(super) lines: Vec<Line>,
+    /// The clusters that could not be asked for some of it, and why.
+    pub(super) unknown: Unknown,
 }
 
 /// Instances of one definition in one cluster.
@@ -55,8 +72,9 @@ struct Count {
 pub(super) async fn show(arguments: &args::FleetMatrix) -> Result<()> {
     let hub = connect::hub(&arguments.hub).await?;
     let spokes = rows(&hub).await?;
-    let names: BTreeSet<String> = spokes.into_iter().map(|row| row.name).collect();
-    let lines = lines(&hub.dynamic).await?;
+    let names: BTreeSet<String> = spokes.iter().map(|row| row.name.clone()).collect();
+    let stale = stale(&spokes);
+    let Matrix { lines, unknown } = read(&hub.dynamic).await?;
     match arguments.output {
         None | Some(Format::Wide) => {
             print(
@@ -64,26 +82,46 @@ pub(super) async fn show(arguments: &args::FleetMatrix) -> Result<()> {
                 "No definitions found",
             )?;
             lines.iter().for_each(Line::tell);
+            tell_of_clusters(&unknown, &stale);
             Ok(())
         }
         Some(Format::Name) => lines
             .iter()
             .try_for_each(|line| output::line(&format!("{}/{}", line.cluster, line.definition))),
         Some(format) => {
-            let matrix = json!({"clusters": names, "definitions": lines});
+            let matrix = json!({
+                "clusters": names, "stale": stale, "unknown": unknown, "definitions": lines,
+            });
             output::object(&matrix, format)
         }
     }
 }
 
-/// Reads all definitions.
+/// Returns the clusters that are not heard of: what is shown of them is what was last known.
+pub(super) fn stale(spokes: &[Row]) -> BTreeSet<String> {
+    let stale = spokes.iter().filter(|row| row.state.is_away());
+    stale.map(|row| row.name.clone()).collect()
+}
+
+/// Reports on standard error of which clusters nothing, or nothing new, is known.
+pub(super) fn tell_of_clusters(unknown: &Unknown, stale: &BTreeSet<String>) {
+    for (cluster, why) in unknown {
+        output::note(&format!("{cluster}: not read: {why}"));
+    }
+    for cluster in stale.iter().filter(|it| !unknown.contains_key(*it)) {
+        output::note(&format!(
+            "{cluster} is not reachable: what is shown of it was last known (wheelhouse fleet says why)"
+        ));
+    }
+}
+
+/// Reads all definitions, as far as clusters can be asked.
 ///
 /// # Errors
 /// The hub refuses it, or does not answer.
-pub(super) async fn definitions(hub: &Dynamic) -> Result<Vec<Value>, client::Error> {
+pub(super) async fn definitions(hub: &Dynamic) -> Result<Everywhere, client::Error> {
     let definitions = GroupVersionResource::new(kro::GROUP, kro::VERSION, kro::RGD_RESOURCE);
-    let endpoint = everywhere(definitions);
-    Ok(hub.list(&endpoint, &ListRequest::default()).await?.items)
+    everywhere::list(hub, &of_all(definitions)).await
 }
 
 /// Whether a definition is not in use, because something is wrong with it.
@@ -92,26 +130,28 @@ pub(super) fn is_inactive(definition: &Value) -> bool {
 }
 
 /// Reads all definitions, and their instances.
-pub(super) async fn lines(hub: &Dynamic) -> Result<Vec<Line>> {
+pub(super) async fn read(hub: &Dynamic) -> Result<Matrix> {
     let all = ClusterScope::All;
     let definitions = definitions(hub).await.context("definitions")?;
+    let mut unknown = definitions.unknown;
     let kinds = discovery::fetch(hub, Some(&all)).await;
     let kinds = kinds.context("the kinds of all clusters")?;
     let mut lines = Vec::new();
-    for definition in &definitions {
+    for definition in &definitions.items {
         let gvk = kind_of(definition);
         let mut line = Line::of(definition, &gvk.kind);
         match kinds.kind(&gvk) {
             Some(info) => line.count(hub, info.gvr.clone()).await,
             None => line.failure = Some("its kind is not served".to_owned()),
         }
+        unknown.extend(line.unknown.clone());
         lines.push(line);
     }
     lines.sort_by(|a, b| (&a.definition, &a.cluster).cmp(&(&b.definition, &b.cluster)));
-    Ok(lines)
+    Ok(Matrix { lines, unknown })
 }
 
-fn everywhere(gvr: GroupVersionResource) -> Endpoint {
+fn of_all(gvr: GroupVersionResource) -> Endpoint {
     Endpoint {
         scope: Some(ClusterScope::All),
         gvr,
@@ -159,7 +199,7 @@ fn table(spokes: &BTreeSet<String>, lines: &[Line], format: Option<Format>) -> V
             row.push(line.cluster.clone());
         }
         row.extend(clusters.iter().map(|name| match line.instances.get(*name) {
-            _ if line.failure.is_some() => "?".to_owned(),
+            _ if line.failure.is_some() || line.unknown.contains_key(*name) => "?".to_owned(),
             Some(count) => count.to_text(line.revision),
             None => "-".to_owned(),
         }));
@@ -243,6 +283,7 @@ impl Line {
             state: status["state"].as_str().unwrap_or("Unknown").to_owned(),
             message: why_inactive(status),
             instances: BTreeMap::new(),
+            unknown: Unknown::new(),
             failure: None,
             waiting: Vec::new(),
         }
@@ -250,14 +291,25 @@ impl Line {
 
     /// Counts the instances of a resource in the clusters that the definition serves.
     async fn count(&mut self, hub: &Dynamic, gvr: GroupVersionResource) {
-        let mut endpoint = everywhere(gvr);
+        let mut endpoint = of_all(gvr);
         if self.cluster != api::cluster::ROOT
             && let Ok(cluster) = self.cluster.parse::<LogicalCluster>()
         {
             endpoint.scope = Some(ClusterScope::One(cluster));
         }
-        match hub.list(&endpoint, &ListRequest::default()).await {
+        let listed = match &endpoint.scope {
+            Some(ClusterScope::All) => everywhere::list(hub, &endpoint).await,
+            _ => hub
+                .list(&endpoint, &ListRequest::default())
+                .await
+                .map(|it| Everywhere {
+                    items: it.items,
+                    unknown: Unknown::new(),
+                }),
+        };
+        match listed {
             Ok(listed) => {
+                self.unknown = listed.unknown;
                 for instance in &listed.items {
                     let cluster = match &endpoint.scope {
                         Some(ClusterScope::One(cluster)) => cluster.as_str(),
@@ -299,6 +351,7 @@ mod tests {
                     )
                 })
                 .collect(),
+            unknown: Unknown::new(),
             failure: failure.map(str::to_owned),
             waiting: Vec::new(),
         };
@@ -323,6 +376,10 @@ mod tests {
                 ["other", "App", "2", "Active", "?", "?", "?"],
             ]
         );
+        let mut line = line("apps", None, &[("west", 1, 2)]);
+        line.unknown.insert("east".to_owned(), "503".to_owned());
+        let cells = &table(&spokes, &[line], None)[1];
+        assert_eq!(cells[4..], ["?", "1/2"], "one of the clusters was not read");
     }
 
     #[test]

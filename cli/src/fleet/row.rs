@@ -51,6 +51,11 @@ pub(super) struct Row {
 // === impl State ===
 
 impl State {
+    /// Whether it is not heard of a spoke of this state.
+    pub(super) const fn is_away(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Refused | Self::Unknown)
+    }
+
     /// Returns the word for it.
     pub(super) const fn word(self) -> &'static str {
         match self {

@@ -5,7 +5,11 @@ use std::io::{self, IsTerminal as _};
 use anyhow::Result;
 use serde_json::json;
 
-use super::{held::Waiting, matrix, print};
+use super::{
+    held::Waiting,
+    matrix::{self, Matrix},
+    print,
+};
 use crate::{
     args, connect,
     output::{self, Format},
@@ -29,14 +33,22 @@ pub(super) async fn show(arguments: &args::FleetWaiting) -> Result<()> {
         let spoke = hub.dynamic.get(&endpoint, name).await;
         spoke.map_err(|error| connect::about_spoke(name, error))?;
     }
-    let lines = matrix::lines(&hub.dynamic).await?;
+    let Matrix { lines, mut unknown } = matrix::read(&hub.dynamic).await?;
     for line in &lines {
         line.tell();
         if let Some(failure) = &line.failure {
             output::note(&format!("{}: not read: {failure}", line.definition));
         }
     }
-    let has_failed = lines.iter().any(|line| line.failure.is_some());
+    // Who may not read Spokes is told by the lists alone.
+    let mut stale = matrix::stale(&super::rows(&hub).await.unwrap_or_default());
+    if let Some(only) = &arguments.cluster {
+        unknown.retain(|cluster, _| cluster == only);
+        stale.retain(|cluster| cluster == only);
+    }
+    matrix::tell_of_clusters(&unknown, &stale);
+    let is_short =
+        !unknown.is_empty() || !stale.is_empty() || lines.iter().any(|line| line.failure.is_some());
     let is_wanted = |it: &Waiting| {
         arguments
             .cluster
@@ -52,7 +64,7 @@ pub(super) async fn show(arguments: &args::FleetWaiting) -> Result<()> {
     match arguments.output {
         None | Some(Format::Wide) => {
             let empty = match &arguments.cluster {
-                _ if has_failed => "None of the instances that were read is waiting".to_owned(),
+                _ if is_short => "None of the instances that could be read is waiting".to_owned(),
                 Some(name) => format!("No instance of {name} is waiting"),
                 None if has_instances => "Every instance is ready".to_owned(),
                 None => "No instances found".to_owned(),
@@ -63,7 +75,10 @@ pub(super) async fn show(arguments: &args::FleetWaiting) -> Result<()> {
         Some(Format::Name) => waiting
             .iter()
             .try_for_each(|it| output::line(&it.address())),
-        Some(format) => output::object(&json!({ "waiting": waiting }), format),
+        Some(format) => output::object(
+            &json!({ "waiting": waiting, "stale": stale, "unknown": unknown }),
+            format,
+        ),
     }
 }
 

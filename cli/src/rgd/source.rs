@@ -13,17 +13,21 @@ const LINE_CHARS_MAX: usize = 200;
 /// Returns the lines that show where the definition at `placed` is wrong, in the text of its file: none where the reason names nothing
 /// that stands there.
 pub(super) fn shown(file: &str, text: &str, placed: &Placed, reason: &str) -> Vec<String> {
-    let Some(way) = way_of_field(reason).or_else(|| way_of(placed, reason)) else {
+    let way = way_of_field(reason).or_else(|| way_of(placed, reason));
+    let place = way
+        .map(|way| placed.place_of(&way))
+        .map(|place| (place.line, place.column));
+    let own = placed.place_of(&[]).line;
+    let Some((line, column)) = place.or_else(|| place_of_unknown(text, own, reason)) else {
         return Vec::new();
     };
-    let place = placed.place_of(&way);
-    let Some(source) = text.lines().nth(place.line.saturating_sub(1)) else {
+    let Some(source) = text.lines().nth(line.saturating_sub(1)) else {
         return Vec::new();
     };
     if source.chars().count() > LINE_CHARS_MAX {
-        return vec![format!("  --> {file}:{}:{}", place.line, place.column)];
+        return vec![format!("  --> {file}:{line}:{column}")];
     }
-    let start = place.column.saturating_sub(1);
+    let start = column.saturating_sub(1);
     let (start, width) = marked(source, start, reason);
     // Tabs stay, so that the mark stands where the text does.
     let before: String = source
@@ -31,7 +35,7 @@ pub(super) fn shown(file: &str, text: &str, placed: &Placed, reason: &str) -> Ve
         .take(start)
         .map(|it| if it == '\t' { '\t' } else { ' ' })
         .collect();
-    let number = place.line.to_string();
+    let number = line.to_string();
     let margin = " ".repeat(number.len());
     vec![
         format!("{margin} --> {file}:{number}:{}", start.saturating_add(1)),
@@ -46,6 +50,11 @@ fn marked(source: &str, start: usize, reason: &str) -> (usize, usize) {
     let tail: String = source.chars().skip(start).collect();
     if let Some(key) = unknown_key(source, start, reason) {
         return key;
+    }
+    if let Some((name, at)) =
+        unknown_identifier(reason).and_then(|it| Some((it, word_at(&tail, it)?)))
+    {
+        return (start.saturating_add(at), name.chars().count());
     }
     for quoted in quoted(reason) {
         if let Some(before) = tail.find(&quoted).and_then(|at| tail.get(..at)) {
@@ -67,6 +76,40 @@ fn unknown_key(source: &str, start: usize, reason: &str) -> Option<(usize, usize
     let at = before.rfind(&format!("{name}:"))?;
     let column = before.get(..at)?.chars().count();
     Some((column, name.chars().count()))
+}
+
+/// Returns the first identifier that the reason says nothing is known by.
+fn unknown_identifier(reason: &str) -> Option<&str> {
+    let (_, names) = reason.split_once("references unknown identifiers: [")?;
+    let name = names.split([' ', ',', ']']).next()?;
+    Some(name).filter(|it| !it.is_empty())
+}
+
+/// Returns after how many characters a line has a name as a word of its own.
+fn word_at(line: &str, name: &str) -> Option<usize> {
+    let is_of_name = |it: char| it.is_alphanumeric() || it == '_';
+    let (at, _) = line.match_indices(name).find(|(at, _)| {
+        let before = line.get(..*at).and_then(|it| it.chars().next_back());
+        let after = line.get(at.saturating_add(name.len())..);
+        let after = after.and_then(|it| it.chars().next());
+        !before.is_some_and(|it| is_of_name(it) || it == '.') && !after.is_some_and(is_of_name)
+    })?;
+    Some(line.get(..at)?.chars().count())
+}
+
+/// Where the text has the expression with an unknown identifier, from a line on, for a reason that names nothing else.
+fn place_of_unknown(text: &str, from: usize, reason: &str) -> Option<(usize, usize)> {
+    let name = unknown_identifier(reason)?;
+    let lines = text.lines().enumerate().skip(from.saturating_sub(1));
+    lines.into_iter().find_map(|(index, line)| {
+        let begin = line.find("${")?;
+        let at = word_at(line.get(begin..)?, name)?;
+        let before = line.get(..begin)?.chars().count();
+        Some((
+            index.saturating_add(1),
+            before.saturating_add(at).saturating_add(1),
+        ))
+    })
 }
 
 /// What may help, where the reason is not the whole of it.
@@ -325,6 +368,14 @@ spec:
             (
                 r#"failed to validate resource "deployment": failed to compile template expression "schema.spec.nope" at path "metadata.annotations[\"a.b/c\"]": ERROR: <input>:1:12: undefined field 'nope'"#,
                 Some((21, "schema.spec.nope")),
+            ),
+            (
+                "failed to extract dependencies: references unknown identifiers: [service]",
+                Some((12, "service")),
+            ),
+            (
+                r#"failed to validate resource "deployment": resource "deployment" readyWhen: references unknown identifiers: [nope]"#,
+                Some((16, "deployment")),
             ),
             (
                 "spec.resources[1].id: Required value",

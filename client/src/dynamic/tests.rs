@@ -186,6 +186,7 @@ async fn a_list_is_read_to_its_last_page_and_its_items_know_their_type() {
     let request = ListRequest {
         label_selector: Some("a in (b,c)".parse().unwrap()),
         field_selector: Some("metadata.name!=x".parse().unwrap()),
+        ..ListRequest::default()
     };
     let list = dynamic.list(&endpoint(), &request).await.unwrap();
     let item = |name: &str| json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}});

@@ -2,8 +2,14 @@
 //! does not answer.
 
 use apiserver::protobuf;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
-use wheelhouse_tests::support::{Answer, CRDS, RBAC, User};
+use wheelhouse_tests::{
+    assets,
+    pki::token_kubeconfig,
+    process::Scratch,
+    support::{Answer, CRDS, RBAC, User},
+};
 
 use super::stage::Stage;
 
@@ -24,6 +30,7 @@ pub(crate) async fn lists_are_of_all_clusters(stage: &Stage) {
     }
     define(&admin).await;
     nobody_takes_silence_for_absence(&admin).await;
+    the_command_shows_what_can_be_read(stage).await;
     in_every_form(&admin).await;
     what_only_a_spoke_has(&admin).await;
     each_lets_in_whom_it_lets_in(&admin).await;
@@ -107,6 +114,52 @@ async fn nobody_takes_silence_for_absence(admin: &User) {
         watch.message()
     );
     watch.must(405);
+}
+
+/// Of a user whom each spoke judges by itself. The one that does not answer hides no other.
+async fn the_command_shows_what_can_be_read(stage: &Stage) {
+    let root = stage.hub.root();
+    root.must(&["create", "serviceaccount", "watcher"]).await;
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        "watcher",
+        "--clusterrole=cluster-admin",
+    ];
+    let account = "--serviceaccount=default:watcher";
+    root.must(&[bind.as_slice(), &[account]].concat()).await;
+    let token = root.must(&["create", "token", "watcher"]).await;
+    let template = "jsonpath={.clusters[0].cluster.certificate-authority-data}";
+    let authority = root
+        .must(&["config", "view", "--raw", "-o", template])
+        .await;
+    let authority = STANDARD.decode(authority).expect("it is base64");
+    let authority = String::from_utf8(authority).expect("PEM is text");
+    let scratch = Scratch::new("watcher");
+    let text = token_kubeconfig("watcher", &stage.hub.server(), &authority, token.trim());
+    let kubeconfig = scratch.write("kubeconfig", text);
+    for (arguments, want) in [
+        (&["fleet", "matrix"][..], "dead: not read: spoke"),
+        (&["fleet", "waiting"], "dead: not read: spoke"),
+        (
+            &["fleet", "waiting", "--cluster", "inner"],
+            "No instance of inner is waiting",
+        ),
+        (&["fleet", "matrix", "-o", "json"], "\"dead\": \"spoke"),
+    ] {
+        let ran = tokio::process::Command::new(assets::wheelhouse())
+            .args(arguments)
+            .arg("--kubeconfig")
+            .arg(&kubeconfig)
+            .output()
+            .await
+            .expect("wheelhouse can be started");
+        let said = [ran.stdout, ran.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+        assert!(ran.status.success(), "{arguments:?}: {said:?}");
+        assert!(said.concat().contains(want), "{arguments:?}: {said:?}");
+    }
+    root.must(&["delete", "clusterrolebinding", "watcher"])
+        .await;
 }
 
 async fn in_every_form(admin: &User) {

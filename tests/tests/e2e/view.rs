@@ -682,7 +682,7 @@ async fn nobody_sees_nothing(scene: &Scene) {
     nobody
         .until("document.querySelector('h1')?.innerText === 'Fleet'")
         .await;
-    nobody.until(&shows("No spokes")).await;
+    nobody.until(&shows("You see no spokes")).await;
     is(
         nobody,
         "document.querySelectorAll('.tile').length",
