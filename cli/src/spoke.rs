@@ -19,6 +19,9 @@ use crate::{
     output::{self, Columns, Format},
 };
 
+/// The field of a Spoke that lets masters of the hub be masters there.
+const TRUST_MASTERS: &str = "trustMasters";
+
 /// Between two looks at a Spoke that is going.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -76,7 +79,10 @@ async fn join(arguments: args::SpokeAdd) -> Result<()> {
         output::note(&format!("spoke {name} exists: its {what} replaced"));
     }
     kept.extend(labels);
-    let (mut secret, spoke) = spokes::join_objects(name.as_str(), &credential, &kept);
+    let (mut secret, mut spoke) = spokes::join_objects(name.as_str(), &credential, &kept);
+    if let Some(known) = &known {
+        keep_trust(known, &mut spoke);
+    }
     // What is wrong with the Spoke is said before its credential is replaced.
     apply(&hub.dynamic.clone().with_dry_run(), &spoke).await?;
     apply(&hub.dynamic, &secret).await?;
@@ -135,6 +141,18 @@ async fn known(hub: &connect::HubConnection, name: &str) -> Result<Option<Value>
         bail!("{name} is an embedded cluster of the hub; choose another name");
     }
     Ok(Some(spoke))
+}
+
+/// A credential says nothing of who is trusted: what somebody has decided since the Spoke was made stays.
+fn keep_trust(known: &Value, spoke: &mut Value) {
+    match known["spec"].get(TRUST_MASTERS) {
+        Some(trusts) => spoke["spec"][TRUST_MASTERS] = trusts.clone(),
+        None => drop(
+            spoke["spec"]
+                .as_object_mut()
+                .map(|spec| spec.remove(TRUST_MASTERS)),
+        ),
+    }
 }
 
 /// Returns the labels of a Spoke that this command has set: what an apply does not name any more, it takes off.

@@ -47,7 +47,8 @@ export function trouble(object) {
 }
 
 /** A message without what kro puts before each, for a column; the whole one is a pointer away. */
-export const brief = (message) => message.replace(/^resource reconciliation failed: (apply results contain errors: )?/, "");
+export const brief = (message) => message.replace(/^resource reconciliation failed: (apply results contain errors: )?/, "")
+  .replace(/^waiting for node "([^"]*)": node "\1": /, 'waiting for node "$1": ');
 
 /** The state of a spoke, and why. */
 export function stateOfSpoke(spoke) {

@@ -262,6 +262,8 @@ impl Line {
                 api::cluster::ROOT => String::new(),
                 cluster => format!(" of {cluster}"),
             };
+            // What follows the first line draws a mark, which a line has no room for.
+            let message = message.lines().next().unwrap_or_default();
             output::note(&format!(
                 "definition {definition}{place} is {state}: {message}"
             ));

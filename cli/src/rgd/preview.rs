@@ -1,6 +1,6 @@
 //! `wheelhouse rgd preview` and `diff`: what definitions would do to a fleet, as its hub tells the caller.
 
-use std::{fmt, path::PathBuf};
+use std::{collections::BTreeSet, fmt, path::PathBuf};
 
 use anyhow::{Context, Result};
 use api::{
@@ -129,6 +129,14 @@ async fn ask(asked: &Asked) -> Result<(Vec<Value>, usize)> {
         gvr: GroupVersionResource::new(GROUP, VERSION, PREVIEW_RESOURCE),
         namespace: None,
     };
+    let mut names = BTreeSet::new();
+    for name in definitions.iter().map(meta::name) {
+        if !names.insert(name) {
+            output::note(&format!(
+                "{name} is in these files more than once: each is compared with what the hub has, and not with the others"
+            ));
+        }
+    }
     let mut previews = Vec::new();
     for definition in definitions {
         let preview = json!({
@@ -184,6 +192,15 @@ fn lines(preview: &Value, detail: Detail) -> Vec<String> {
             lines.extend(of_crd(crd));
         }
         lines.extend(output::aligned(&table(&status)));
+    } else if let Some(crd) = status.crd.as_ref().filter(|crd| crd.action == REFUSED) {
+        lines.push(if crd.breaking.is_empty() {
+            format!(
+                "{name}: refused, because its CRD cannot be written: {}",
+                crd.message
+            )
+        } else {
+            format!("{name}: {ALLOWING}")
+        });
     }
     for cluster in &status.clusters {
         for instance in &cluster.changes {

@@ -252,16 +252,31 @@ async fn a_credential_that_may_too_little(stage: &Stage) {
     assert!(ran.code == 1 && is_told, "{ran:?}");
 }
 
-/// A command that names no labels takes off none.
+/// A command that names no labels takes off none, and does not trust anybody anew.
 async fn labels_outlive_a_credential(stage: &Stage, add: &[&str]) {
     let labelled = [add, &["--label", "tier=edge"]].concat();
     let ran = stage.hub.wheelhouse(&labelled).await;
     ran.succeeded("spoke add, with a label");
+    let root = stage.hub.root();
+    let trust = |it: bool| format!(r#"{{"spec":{{"trustMasters":{it}}}}}"#);
+    let patch = ["patch", "spoke", "east", "--type=merge", "-p"];
+    root.must(&[patch.as_slice(), &[&trust(false)]].concat())
+        .await;
     let ran = stage.hub.wheelhouse(add).await;
     ran.succeeded("spoke add, without one");
+    let trusts = [
+        "get",
+        "spoke",
+        "east",
+        "-o",
+        "jsonpath={.spec.trustMasters}",
+    ];
+    assert_eq!(root.must(&trusts).await, "false", "what was decided stays");
+    root.must(&[patch.as_slice(), &[&trust(true)]].concat())
+        .await;
     let template = "jsonpath={.metadata.labels.tier}";
     let get = ["get", "spoke", "east", "-o", template];
-    assert_eq!(stage.hub.root().must(&get).await, "edge", "the label stays");
+    assert_eq!(root.must(&get).await, "edge", "the label stays");
 }
 
 /// What is wrong with the Spoke is said before its credential is replaced.
