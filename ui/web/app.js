@@ -50,6 +50,7 @@ let session = { ending: new AbortController(), ends: [], finding: null };
 /** Counts the attempts to sign in: the last one counts. */
 let attempt = 0;
 let isDue = false;
+let isCleared = false;
 
 function update() {
   if (isDue) return;
@@ -210,11 +211,19 @@ function takeKinds(found) {
 
 // === where ===
 
+/** Lets go of what is drawn of the last page: what was typed into a form of one is never in another's. */
+function clear() {
+  isCleared = true;
+  render(frame(), root);
+  isCleared = false;
+}
+
 function open() {
   if (!app.user) return;
   const [path, search = ""] = (location.hash.slice(1) || "/").split("?");
   page?.stop();
   page = null;
+  clear();
   area = "";
   document.title = "No such page · Wheelhouse";
   announcer.textContent = "No such page";
@@ -308,7 +317,7 @@ const frame = () => {
     </header>
     ${hub.lostAt === null ? nothing : html`<p class="refusal lost" role="alert"><b>The hub does not answer</b>
       <span>since ${new Date(hub.lostAt).toLocaleTimeString()}. What you see is from before then. The page keeps trying.</span></p>`}
-    <main id="main">${page ? content() : html`<h1 tabindex="-1">No such page</h1><p><a href=${links.fleet}>To the fleet</a></p>`}</main>`;
+    <main id="main">${isCleared ? nothing : page ? content() : html`<h1 tabindex="-1">No such page</h1><p><a href=${links.fleet}>To the fleet</a></p>`}</main>`;
 };
 
 /** Shows the page of sign-in, and why. */

@@ -250,6 +250,37 @@ async fn a_credential_that_may_too_little(stage: &Stage) {
     let ran = stage.hub.wheelhouse(&replace).await;
     let is_told = ran.stderr.contains("may not impersonate users");
     assert!(ran.code == 1 && is_told, "{ran:?}");
+    // Without one that works there is nothing to go on with, until somebody grants what is missing.
+    let remove = ["spoke", "remove", "east"];
+    stage.hub.wheelhouse(&remove).await.succeeded("remove");
+    let add = ["spoke", "add", "east", "--from", &from, "--wait=3"];
+    let ran = stage.hub.wheelhouse(&add).await;
+    assert!(ran.code == 1, "{ran:?}");
+    let root = stage.hub.root();
+    root.must(&[
+        "wait",
+        "--for=condition=Authorized=False",
+        "spoke/east",
+        "--timeout=60s",
+    ])
+    .await;
+    let told = root.must(&["get", "spoke", "east", "-o", "jsonpath={.status.message}"]);
+    let told = told.await;
+    assert!(told.contains("may not impersonate users"), "{told}");
+    let all = "--clusterrole=cluster-admin";
+    let grant = [
+        "create",
+        "clusterrolebinding",
+        "unlimited",
+        all,
+        "--serviceaccount=default:limited",
+    ];
+    direct.must(&grant).await;
+    for condition in ["Authorized", "Ready"] {
+        let condition = format!("--for=condition={condition}");
+        root.must(&["wait", &condition, "spoke/east", "--timeout=60s"])
+            .await;
+    }
 }
 
 /// A command that names no labels takes off none, and does not trust anybody anew.

@@ -184,6 +184,8 @@ async fn the_fleet_is_seen_in_a_browser_live_and_with_the_rights_of_who_looks() 
     what_changes_is_seen(&scene, &mut tab).await;
     a_new_definition_is_previewed(&mut tab).await;
     a_change_is_previewed(&mut tab).await;
+    a_change_that_breaks_is_previewed(&mut tab).await;
+    a_refused_definition_says_why(&scene, &mut tab).await;
     what_differs_is_told(&scene, &mut tab).await;
     nothing_foreign_runs(&scene, &mut tab).await;
     a_tenant_sees_its_own(&scene).await;
@@ -271,6 +273,60 @@ async fn a_change_is_previewed(tab: &mut Tab) {
     tab.eval("document.querySelector('.preview form').requestSubmit()")
         .await;
     tab.until(&shows("It would be refused.")).await;
+}
+
+/// What the schema of a CRD would not allow is said before what would be done, and so is how to have it all the same.
+async fn a_change_that_breaks_is_previewed(tab: &mut Tab) {
+    go(tab, "#/definitions").await;
+    open_preview(tab, "#/definitions/root/webapp", "targetPort: 8080").await;
+    tab.eval("(it => { it.value = it.value.replace(/( +)replicas: \"?integer/, '$1added: string | required=true\\n$&'); })(document.querySelector('.preview textarea'))")
+        .await;
+    tab.eval("document.querySelector('.preview form').requestSubmit()")
+        .await;
+    tab.until(&shows("Its CRD would be refused.")).await;
+    is(tab, &shows("kro.run/allow-breaking-changes"), &json!(true)).await;
+    tab.eval("(it => { it.value = 'hello: ['; })(document.querySelector('.preview textarea'))")
+        .await;
+    tab.eval("document.querySelector('.preview form').requestSubmit()")
+        .await;
+    tab.until(&shows("line 1, column")).await;
+}
+
+/// Its cause comes first, its events are told, and it has a row in the matrix. A kind that was refused later stays as it was.
+async fn a_refused_definition_says_why(scene: &Scene, tab: &mut Tab) {
+    let root = scene.hub.root();
+    let broken = WEBAPP
+        .replace("name: webapp", "name: broken")
+        .replace("kind: WebApp", "kind: Broken")
+        .replace("${schema.spec.message}", "${nobody.spec.message}");
+    assert!(broken.contains("nobody"), "it is another one");
+    root.apply(&broken).await;
+    go(tab, "#/definitions/root/broken").await;
+    tab.until("/nobody/.test(document.querySelector('.waits.error')?.textContent ?? '')")
+        .await;
+    // What was typed on the page of another definition is not in this one's form.
+    let form = "[document.querySelector('.preview').open, document.querySelector('.preview textarea').value]";
+    is(tab, form, &json!([false, ""])).await;
+    let first = "document.querySelector('tbody td:nth-child(2)')?.innerText";
+    tab.until(&format!("{first} === 'False'")).await;
+    let event = "[...document.querySelectorAll('h2')].find((it) => it.textContent === 'Events')?.nextElementSibling?.textContent";
+    tab.until(&format!("/nobody/.test({event} ?? '')")).await;
+    look(tab, "definition-refused").await;
+    go(tab, "#/matrix").await;
+    tab.until(&shows("its kind is not served")).await;
+    accessible(tab, "matrix with a refused definition").await;
+    root.must(&["delete", "rgd", "broken"]).await;
+    tab.until("!document.body.innerText.includes('its kind is not served')")
+        .await;
+    // The arrow keys are the table's as soon as its page is there.
+    go(tab, "#/instances").await;
+    tab.until(&shows("shop")).await;
+    tab.eval("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowDown', bubbles: true}))")
+        .await;
+    tab.until("document.activeElement?.classList.contains('scroller')")
+        .await;
+    tab.eval("location.hash = '#/wat'").await;
+    tab.until("document.title.startsWith('No such page')").await;
 }
 
 async fn strangers_are_let_in_by_a_good_token_alone(scene: &Scene) {
