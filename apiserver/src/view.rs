@@ -256,8 +256,8 @@ impl<A: Asker> Reader<'_, A> {
                 }
             };
             for warning in &reading.warnings {
-                if warning.starts_with(LEFT_OUT) {
-                    self.finder.fail(kind, 503, warning);
+                if let Some(left_out) = warning.strip_prefix(LEFT_OUT) {
+                    self.finder.fail(kind, 503, left_out);
                 } else {
                     self.finder.warn(kind, warning);
                 }

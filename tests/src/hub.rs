@@ -100,6 +100,14 @@ impl Hub {
         self.process = Some(Process::start(&command, &self.scratch.file("hub.log")));
     }
 
+    /// Returns the certificate of its authority, as PEM.
+    ///
+    /// # Panics
+    /// It has none yet.
+    pub fn authority(&self) -> String {
+        std::fs::read_to_string(self.data().join("pki/ca.crt")).expect("the hub made it")
+    }
+
     /// Returns the folder of its data.
     pub fn data(&self) -> PathBuf {
         let own = || self.scratch.file("data");

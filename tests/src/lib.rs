@@ -21,6 +21,7 @@ pub mod balancer;
 pub mod browser;
 pub mod cable;
 pub mod collector;
+pub mod etcd;
 pub mod fake_spoke;
 pub mod host;
 pub mod hub;

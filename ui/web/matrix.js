@@ -103,8 +103,7 @@ export function page(app) {
     const spokes = new Map([...app.fleet.spokes.values()].map((it) => [it.name ?? text(it.metadata?.name), it]));
     const clusters = [...new Set([...spokes.keys(), ...[...cells.keys()].map((key) => key.split("/")[1])])]
       .sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
-    const of = ({ cluster, name }) => [...app.definitions.objects.values()].find((it) => text(it.metadata?.name) === name
-      && (text(it.metadata?.annotations?.["kcp.io/cluster"]) || "root") === cluster);
+    const of = ({ cluster, name }) => [...app.definitions.objects.values()].find((it) => text(it.metadata?.name) === name && clusterOf(it) === cluster);
     const stateOf = (name) => {
       const spoke = spokes.get(name);
       return spoke && !spoke.hidden ? stateOfSpoke(spoke).state : null;

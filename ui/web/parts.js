@@ -172,7 +172,7 @@ export const refusal = (error, what) => {
     401: "Sign in again", 403: `You may not read ${what}`, 404: `Not found: ${what}`,
     413: "Too large to be shown", 429: "Too many requests", 503: "Not reachable at the moment", 504: "Not read in time",
   }[error.code] ?? `${what} cannot be read`;
-  return html`<p class="refusal ${error.code === 403 ? "rights" : ""}" role=${error.code === 403 ? "note" : "alert"}><b>${head}.</b> <span>${error.message.replace(/^left out: /, "")}</span></p>`;
+  return html`<p class="refusal ${error.code === 403 ? "rights" : ""}" role=${error.code === 403 ? "note" : "alert"}><b>${head}.</b> <span>${error.message}</span></p>`;
 };
 
 /** Notes that say the same, as one: that of many kinds in a cluster that is away, for instance. */

@@ -241,7 +241,8 @@ async fn a_warning_is_a_failure_only_where_something_is_left_out() {
     }
     let (answer, _) = search("kind=as.v1.kro.run", vec![response]).await;
     let answer = answer.expect("it is shown");
-    let failures = json!([{"resource": "as.v1.kro.run", "code": 503, "message": "left out: spoke \"west\": away"}]);
+    let failures =
+        json!([{"resource": "as.v1.kro.run", "code": 503, "message": "spoke \"west\": away"}]);
     assert_eq!(answer["failures"], failures);
     assert_eq!(answer["warnings"][0]["message"], "as.v1 is deprecated");
 }

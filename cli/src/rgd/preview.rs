@@ -149,7 +149,17 @@ async fn ask(asked: &Asked) -> Result<(Vec<Value>, usize)> {
 
 /// Whether a definition, or its CRD, is refused.
 fn is_refused(status: &PreviewStatus) -> bool {
-    !status.accepted || status.crd.as_ref().is_some_and(|crd| crd.action == REFUSED)
+    !status.accepted || refusal(status).is_some()
+}
+
+/// Returns why the CRD of a definition would be refused.
+fn refusal(status: &PreviewStatus) -> Option<&'static str> {
+    let crd = status.crd.as_ref().filter(|crd| crd.action == REFUSED)?;
+    Some(if crd.breaking.is_empty() {
+        "refused, because its CRD cannot be written"
+    } else {
+        ALLOWING
+    })
 }
 
 fn status_of(preview: &Value) -> PreviewStatus {
@@ -176,31 +186,20 @@ fn lines(preview: &Value, detail: Detail) -> Vec<String> {
         lines.push(format!("{name}: refused: {}", status.message));
         return lines;
     }
+    let refusal = refusal(&status);
     if detail == Detail::All {
-        let is_breaking = status
-            .crd
-            .as_ref()
-            .is_some_and(|crd| !crd.breaking.is_empty());
-        let word = match (is_refused(&status), status.changed) {
-            (true, _) if is_breaking => ALLOWING,
-            (true, _) => "refused, because its CRD cannot be written",
-            (false, true) => "accepted, changes",
-            (false, false) => "accepted, stays as it is",
+        let word = match (refusal, status.changed) {
+            (Some(refusal), _) => refusal,
+            (None, true) => "accepted, changes",
+            (None, false) => "accepted, stays as it is",
         };
         lines.push(format!("{name}: {word}"));
         if let Some(crd) = &status.crd {
             lines.extend(of_crd(crd));
         }
         lines.extend(output::aligned(&table(&status)));
-    } else if let Some(crd) = status.crd.as_ref().filter(|crd| crd.action == REFUSED) {
-        lines.push(if crd.breaking.is_empty() {
-            format!(
-                "{name}: refused, because its CRD cannot be written: {}",
-                crd.message
-            )
-        } else {
-            format!("{name}: {ALLOWING}")
-        });
+    } else if let Some(refusal) = refusal {
+        lines.push(format!("{name}: {refusal}"));
     }
     for cluster in &status.clusters {
         for instance in &cluster.changes {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use wheelhouse_tests::{
-    Kubectl, assets, eventually,
+    Kubectl, assets, etcd, eventually,
     process::{Process, Scratch, free_port},
 };
 
@@ -40,15 +40,7 @@ impl Etcd {
 
     fn launch(&mut self) {
         let peer = format!("http://127.0.0.1:{}", self.peer_port);
-        let mut command = Command::new(assets::folder().join("etcd"));
-        command
-            .args(["--name", "only", "--log-level", "error", "--data-dir"])
-            .arg(self.scratch.file("data"))
-            .args(["--listen-client-urls", &self.url()])
-            .args(["--advertise-client-urls", &self.url()])
-            .args(["--listen-peer-urls", &peer])
-            .args(["--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("only={peer}")]);
+        let command = etcd::command(&self.scratch.file("data"), &self.url(), &peer);
         self.process = Some(Process::start(&command, &self.scratch.file("etcd.log")));
     }
 

@@ -1,10 +1,10 @@
 //! What docs/etcd.md has an operator do with etcdctl: make space in an etcd that is full, and make a new authority of the hub.
 
-use std::{path::PathBuf, process::Command};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use wheelhouse_tests::{
-    Hub, Kubectl, assets,
+    Hub, Kubectl, assets, etcd,
     hub::Settings,
     kubectl::Ran,
     process::{Process, Scratch, free_port},
@@ -28,16 +28,8 @@ struct Etcd {
 impl Etcd {
     fn start(program: PathBuf, scratch: &Scratch) -> Self {
         let [url, peer] = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
-        let mut command = Command::new(assets::folder().join("etcd"));
-        command
-            .args(["--name", "only", "--log-level", "error", "--data-dir"])
-            .arg(scratch.file("etcd"))
-            .args(["--quota-backend-bytes", QUOTA_BYTES])
-            .args(["--listen-client-urls", &url])
-            .args(["--advertise-client-urls", &url])
-            .args(["--listen-peer-urls", &peer])
-            .args(["--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("only={peer}")]);
+        let mut command = etcd::command(&scratch.file("etcd"), &url, &peer);
+        command.args(["--quota-backend-bytes", QUOTA_BYTES]);
         Self {
             _process: Process::start(&command, &scratch.file("etcd.log")),
             url,

@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, process::Command};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use wheelhouse_tests::{
     Hub, Kubectl, assets, eventually,
@@ -46,11 +45,7 @@ impl Prometheus {
         root.must(&["create", "serviceaccount", "scraper"]).await;
         root.apply(RIGHTS).await;
         let token = root.must(&["create", "token", "scraper"]).await;
-        let template = "jsonpath={.clusters[0].cluster.certificate-authority-data}";
-        let authority = root
-            .must(&["config", "view", "--raw", "-o", template])
-            .await;
-        let authority = STANDARD.decode(authority).expect("it is base64");
+        let authority = hub.authority();
         let rules: Value =
             serde_saphyr::from_str(&shipped("monitoring/alerts.yaml")).expect("the rules are YAML");
         let configuration = json!({
