@@ -1,7 +1,7 @@
 // Compiles and evaluates expressions as cel-go does, in the environment of kube-apiserver or of kro.
 //
 // Reads one JSON object per line, {"expression": …, "variables": {NAME: {"type": …, "value": …}}}, and writes one per line,
-// {"class": "ok" | "compile-error" | "runtime-error", "type": …, "value": …, "cost": …, "error": …}. The environment is
+// {"class": "ok" | "compile-error" | "runtime-error", "type": …, "value": …, "cost": …, "spent": …, "error": …}. The environment is
 // chosen when it is built, with kubernetes.go or kro.go, because the two have different versions of cel-go. See
 // hack/differential-cel.
 package main
@@ -33,6 +33,7 @@ type answer struct {
 	Type  string  `json:"type,omitempty"`
 	Value string  `json:"value,omitempty"`
 	Cost  *uint64 `json:"cost,omitempty"`
+	Spent *uint64 `json:"spent,omitempty"`
 	Error string  `json:"error,omitempty"`
 }
 
@@ -92,7 +93,8 @@ func ask(base *cel.Env, line []byte) (reply answer) {
 	if err != nil { // both refuse the definition then, as for an expression that does not compile
 		return answer{Class: "compile-error", Error: err.Error()}
 	}
-	value, _, err := program.Eval(values)
+	value, details, err := program.Eval(values)
+	reply.Spent = details.ActualCost()
 	switch {
 	case err != nil:
 		reply.Class, reply.Error = "runtime-error", err.Error()

@@ -31,8 +31,8 @@ impl<'v> Bindings<'v> {
         )
     }
 
-    /// Binds an expression over the same bindings. It is evaluated where it is first read, within the budget of whoever
-    /// reads it, and once.
+    /// Binds an expression over the same bindings. It is evaluated where it is first read, within the steps of whoever
+    /// reads it, and once. It may cost as much as the reader for itself.
     pub fn composed_of(&mut self, name: &'v str, program: &'v Program) -> &mut Self {
         self.expression(name, program.node())
     }

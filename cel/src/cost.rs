@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use crate::declarations::Declarations;
 use crate::library::opaque::Opaque;
 use crate::node::{Arithmetic, Construct, Demand, Loop, Node, OptionalMap, Relation, Yields};
+use crate::price::{LIST, MAP, OBJECT, TRAVERSAL, UNIT, scaled};
 use crate::program::Program;
 use crate::types::DeclType;
 use crate::value::{Kind, Value};
@@ -61,13 +62,8 @@ struct Known<'s> {
     element: Option<Size>,
 }
 
-const CALL: u64 = 1;
-const NAME: u64 = 1;
-const LIST: u64 = 10;
-const MAP: u64 = 30;
-const OBJECT: u64 = 40;
-/// What a character costs.
-const TRAVERSAL: f64 = 0.1;
+const CALL: u64 = UNIT;
+const NAME: u64 = UNIT;
 
 /// One estimate.
 struct Estimate<'a> {
@@ -97,6 +93,7 @@ impl<'a> Estimate<'a> {
     fn node(&mut self, node: &Node) -> Known<'a> {
         match node {
             Node::Literal(value) => self.literal(value),
+            Node::Constant(constant) => self.node(&constant.written),
             Node::Variable(name) => self.variable(name),
             Node::Local(position) => self.local(*position),
             Node::Select(select) => {
@@ -122,11 +119,11 @@ impl<'a> Estimate<'a> {
                 let [condition, then, otherwise] = parts.each_ref().map(|it| self.node(it));
                 conditional(condition.cost, then, &otherwise)
             }
-            Node::Arithmetic(operator, operands) => {
+            Node::Arithmetic(operator, _, operands) => {
                 let [left, right] = operands.each_ref().map(|it| self.node(it));
                 arithmetic(*operator, left, &right)
             }
-            Node::Relation(relation, operands) => {
+            Node::Relation(relation, _, operands) => {
                 let [left, right] = operands.each_ref().map(|it| self.node(it));
                 let cost = add(
                     compared(*relation, &left, &right),
@@ -496,17 +493,6 @@ fn field_type(operand: &DeclType, field: &str, demand: Demand) -> DeclType {
 
 fn add(left: u64, right: u64) -> u64 {
     left.saturating_add(right)
-}
-
-/// Multiplies and rounds up, as Go does: with the errors of binary fractions.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the estimate is the one of Kubernetes, bit by bit; a cast ends at the largest number"
-)]
-fn scaled(count: u64, factor: f64) -> u64 {
-    (count as f64 * factor).ceil() as u64
 }
 
 /// Whether values of a type all have one size.

@@ -1,6 +1,7 @@
 //! Evaluation: a walk over the tree of a program.
 //!
-//! Every node costs a step. Errors pass through everything but `&&`, `||`, `all` and `exists`,
+//! Every node takes a step, and costs what it costs in Kubernetes ([`crate::price`]): a name one unit, but none where it is
+//! a side of a choice or stands between the brackets of an index, because cel-go does not observe these. Errors pass through everything but `&&`, `||`, `all` and `exists`,
 //! which give way to the operand that decides; a spent budget passes through these too. The depth
 //! of the walk is bounded by the depth of the program, which the compiler bounds.
 
@@ -10,6 +11,7 @@ use crate::bindings::{Bindings, Composed};
 use crate::budget::{Budget, Meter};
 use crate::error::Failure;
 use crate::node::{Call, Construct, Element, Entry, Node, OptionalMap, OrElse};
+use crate::price::{self, UNIT};
 use crate::types::DeclType;
 use crate::value::{Key, Kind, Map, Object, Text, Value};
 
@@ -23,10 +25,16 @@ pub(crate) use select::is_qualifier;
 /// An entry of a map that is made, in its list and in its final place.
 const ENTRY_BYTES: u64 = 128;
 
+/// What Kubernetes says of a variable that was ended.
+const COST_EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
+
 /// How many variables may be evaluated for each other: each takes as much stack as an expression.
 const COMPOSED_DEPTH_MAX: usize = 8;
 
 type Evaluated<'v> = Result<Value<'v>, Failure>;
+
+/// Two operands, and why one of them failed.
+type Operands<'v> = ([Value<'v>; 2], Option<Failure>);
 
 /// Evaluates a program and takes what it used from the budget.
 pub(crate) fn evaluate<'v>(
@@ -49,8 +57,8 @@ pub(crate) fn evaluate<'v>(
 
 struct Evaluator<'e, 'v> {
     bindings: &'e Bindings<'v>,
-    /// The variables of the macros around the node; a failed one fails where it is read.
-    locals: Vec<Evaluated<'v>>,
+    /// The variables of the macros around the node.
+    locals: Vec<Local<'v>>,
     meter: Meter,
     /// The variables that are being evaluated, each for the one before.
     composed_depth: usize,
@@ -58,25 +66,47 @@ struct Evaluator<'e, 'v> {
     flattens: bool,
 }
 
+/// A variable of a macro.
+struct Local<'v> {
+    /// A failed one fails where it is read.
+    value: Evaluated<'v>,
+    /// What it costs to read it for the first time.
+    price: u64,
+}
+
 // === impl Evaluator ===
 
 impl<'v> Evaluator<'_, 'v> {
     fn evaluate(&mut self, node: &Node) -> Evaluated<'v> {
+        self.value(node, UNIT)
+    }
+
+    /// Evaluates a node that costs nothing if it is a name or a selection from one.
+    fn unobserved(&mut self, node: &Node) -> Evaluated<'v> {
+        self.value(node, 0)
+    }
+
+    fn value(&mut self, node: &Node, name_price: u64) -> Evaluated<'v> {
         self.meter.charge(1)?;
         match node {
             Node::Literal(value) => Ok(value.clone()),
-            Node::Variable(name) => self.variable(name),
-            Node::Local(position) => self.local(*position),
-            Node::Select(select) => self.select(select),
+            Node::Constant(constant) => Ok(constant.value.clone()),
+            Node::Variable(name) => self.variable(name, name_price),
+            Node::Local(position) => self.local(*position, name_price),
+            Node::Select(select) => self.select(select, name_price),
             Node::Has(select) => self.has(select),
-            Node::Index(index) => self.index(index),
+            Node::Index(index) => self.index(index, name_price),
             Node::Not(operand) => self.not(operand),
             Node::Negate(operand) => self.negate(operand),
             Node::And(operands) => self.decide(operands, false),
             Node::Or(operands) => self.decide(operands, true),
             Node::Conditional(operands) => self.conditional(operands),
-            Node::Arithmetic(operator, operands) => self.arithmetic(*operator, operands),
-            Node::Relation(relation, operands) => self.relation(*relation, operands),
+            Node::Arithmetic(operator, weight, operands) => {
+                self.arithmetic(*operator, *weight, operands)
+            }
+            Node::Relation(relation, weight, operands) => {
+                self.relation(*relation, *weight, operands)
+            }
             Node::List(elements) => self.list(elements),
             Node::Map(entries) => self.map(entries),
             Node::Empty(ty) => Ok(empty(ty)),
@@ -89,10 +119,15 @@ impl<'v> Evaluator<'_, 'v> {
         }
     }
 
-    fn variable(&mut self, name: &str) -> Evaluated<'v> {
+    fn variable(&mut self, name: &str, name_price: u64) -> Evaluated<'v> {
+        self.meter.pay(name_price)?;
         let bindings = self.bindings;
         match bindings.composed(name) {
-            Some(composed) => self.composed(name, composed),
+            Some(composed) => {
+                // It is a field of the variables.
+                self.meter.pay(UNIT)?;
+                self.composed(name, composed)
+            }
             None => bindings.get(name),
         }
         .map(|value| self.read(value))
@@ -108,7 +143,12 @@ impl<'v> Evaluator<'_, 'v> {
         }
         self.composed_depth += 1;
         let locals = std::mem::take(&mut self.locals);
-        let value = self.evaluate(composed.node);
+        let outer = self.meter.begin_variable();
+        let mut value = self.evaluate(composed.node);
+        // One that costs too much is an error like any other to who reads it.
+        if self.meter.end_variable(outer) {
+            value = Err(Failure::new(COST_EXCEEDED));
+        }
         self.locals = locals;
         self.composed_depth -= 1;
         let name = name.rsplit('.').next().unwrap_or(name);
@@ -116,14 +156,18 @@ impl<'v> Evaluator<'_, 'v> {
         composed.value.get_or_init(|| value).clone()
     }
 
-    fn local(&self, position: usize) -> Evaluated<'v> {
-        match self.locals.get(position) {
-            Some(value) => value.clone().map(|value| self.read(value)),
-            None => Err(Failure::new("a local variable is not in scope")),
-        }
+    fn local(&mut self, position: usize, name_price: u64) -> Evaluated<'v> {
+        let Some(local) = self.locals.get_mut(position) else {
+            return Err(Failure::new("a local variable is not in scope"));
+        };
+        let price = std::mem::take(&mut local.price);
+        self.meter.pay(name_price.saturating_add(price))?;
+        let value = local.value.clone();
+        value.map(|value| self.read(value))
     }
 
     fn not(&mut self, operand: &Node) -> Evaluated<'v> {
+        self.meter.pay(UNIT)?;
         match self.evaluate(operand)?.0 {
             Kind::Bool(value) => Ok(Value::bool(!value)),
             _ => Err(Failure::NoOverload),
@@ -152,7 +196,12 @@ impl<'v> Evaluator<'_, 'v> {
 
     fn conditional(&mut self, operands: &[Node; 3]) -> Evaluated<'v> {
         let side = self.side(operands)?;
-        self.evaluate(side).map(|value| self.read(value))
+        let value = self.unobserved(side)?;
+        // What is selected is chosen as it is.
+        if matches!(side, Node::Select(_) | Node::Index(_)) {
+            return Ok(value);
+        }
+        Ok(self.read(value))
     }
 
     /// The side of a choice that is chosen.
@@ -179,6 +228,7 @@ impl<'v> Evaluator<'_, 'v> {
     }
 
     fn list(&mut self, elements: &[Element]) -> Evaluated<'v> {
+        self.meter.pay(price::LIST)?;
         self.meter
             .grow(size_of::<Value<'v>>() as u64 * elements.len() as u64)?;
         let mut values = Vec::with_capacity(elements.len());
@@ -195,6 +245,7 @@ impl<'v> Evaluator<'_, 'v> {
     }
 
     fn map(&mut self, entries: &[Entry]) -> Evaluated<'v> {
+        self.meter.pay(price::MAP)?;
         self.meter.grow(ENTRY_BYTES * entries.len() as u64)?;
         let mut made = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -211,6 +262,7 @@ impl<'v> Evaluator<'_, 'v> {
     }
 
     fn construct(&mut self, made: &Construct) -> Evaluated<'v> {
+        self.meter.pay(price::OBJECT)?;
         self.meter.grow(ENTRY_BYTES * made.fields.len() as u64)?;
         let mut fields = Vec::with_capacity(made.fields.len());
         for field in &made.fields {
@@ -231,18 +283,29 @@ impl<'v> Evaluator<'_, 'v> {
     fn call(&mut self, call: &Call) -> Evaluated<'v> {
         match &*call.args {
             [] => self.dispatch(call, &[]),
-            [only] => {
-                let args = [self.evaluate(only)?];
-                self.dispatch(call, &args)
-            }
+            [only] => match self.evaluate(only) {
+                Ok(value) => self.dispatch(call, &[value]),
+                Err(failure) if failure.is_final() => Err(failure),
+                Err(failure) => {
+                    self.pay_call(call, &[Value::NULL], None)?;
+                    Err(failure)
+                }
+            },
             [first, second] => {
-                let args = [self.evaluate(first)?, self.evaluate(second)?];
-                self.dispatch(call, &args)
+                let (args, failure) = self.both(first, second)?;
+                let Some(failure) = failure else {
+                    return self.dispatch(call, &args);
+                };
+                self.pay_call(call, &args, None)?;
+                Err(failure)
             }
             args => {
                 let mut values = Vec::with_capacity(args.len());
                 for arg in args {
-                    values.push(self.evaluate(arg)?);
+                    match self.evaluate(arg) {
+                        Ok(value) => values.push(value),
+                        Err(failure) => return self.interrupted(call, values, failure),
+                    }
                 }
                 self.dispatch(call, &values)
             }
@@ -257,10 +320,66 @@ impl<'v> Evaluator<'_, 'v> {
                 _ => {}
             }
         }
-        if let Some(price) = call.price {
-            self.meter.charge(price(args))?;
+        let result = self.first_fitting(call, args);
+        if result.as_ref().is_err_and(Failure::is_final) {
+            return result;
         }
-        for candidate in &call.candidates {
+        self.pay_call(call, args, result.as_ref().ok())?;
+        result
+    }
+
+    /// A call of which an argument failed: cel-go counts it only if that is the last one.
+    fn interrupted(
+        &mut self,
+        call: &Call,
+        mut before: Vec<Value<'v>>,
+        failure: Failure,
+    ) -> Evaluated<'v> {
+        before.push(Value::NULL);
+        if before.len() == call.args.len() && !failure.is_final() {
+            self.pay_call(call, &before, None)?;
+        }
+        Err(failure)
+    }
+
+    /// Both operands, and the failure of the first that failed: cel-go evaluates the other one too, and counts it. In the
+    /// place of one that failed is `null`, which has the same size.
+    fn both(&mut self, left: &Node, right: &Node) -> Result<Operands<'v>, Failure> {
+        let left = self.evaluate(left);
+        if let Err(failure) = &left
+            && failure.is_final()
+        {
+            return Err(failure.clone());
+        }
+        match (left, self.evaluate(right)) {
+            (Ok(left), Ok(right)) => Ok(([left, right], None)),
+            (_, Err(failure)) if failure.is_final() => Err(failure),
+            (Err(failure), right) => {
+                Ok(([Value::NULL, right.unwrap_or(Value::NULL)], Some(failure)))
+            }
+            (Ok(left), Err(failure)) => Ok(([left, Value::NULL], Some(failure))),
+        }
+    }
+
+    fn pay_call(
+        &mut self,
+        call: &Call,
+        args: &[Value<'v>],
+        made: Option<&Value<'v>>,
+    ) -> Result<(), Failure> {
+        let price = match call.price {
+            Some(price) => price.of(args, made, &mut self.meter)?,
+            None => UNIT,
+        };
+        self.meter.pay(price)
+    }
+
+    fn first_fitting(&mut self, call: &Call, args: &[Value<'v>]) -> Evaluated<'v> {
+        let is_meant = match &call.takes {
+            Some(takes) => takes.iter().zip(args).all(|(ty, value)| value.is_of(ty)),
+            None => true,
+        };
+        for candidate in call.candidates.iter().filter(|_| is_meant) {
             match candidate(args, &mut self.meter) {
                 Err(Failure::NoOverload) => {}
                 result => return result,
@@ -277,12 +396,12 @@ impl<'v> Evaluator<'_, 'v> {
     fn bind(&mut self, operands: &[Node; 2]) -> Evaluated<'v> {
         let [value, body] = operands;
         let value = self.evaluate(value);
-        self.with_local(value, body)
+        self.with_local(Local { value, price: 0 }, body)
     }
 
     /// Evaluates a body with one more variable.
-    fn with_local(&mut self, value: Evaluated<'v>, body: &Node) -> Evaluated<'v> {
-        self.locals.push(value);
+    fn with_local(&mut self, local: Local<'v>, body: &Node) -> Evaluated<'v> {
+        self.locals.push(local);
         let result = self.evaluate(body);
         self.locals.pop();
         result
@@ -300,13 +419,23 @@ impl<'v> Evaluator<'_, 'v> {
         }
     }
 
+    /// `a.optMap(x, body)` is `a.hasValue() ? optional.of(cel.bind(x, a.value(), body)) : optional.none()`: the operand is
+    /// paid for again where the variable is read first.
     fn optional_map(&mut self, map: &OptionalMap) -> Evaluated<'v> {
-        let value = match self.evaluate(&map.operand)?.0 {
-            Kind::Optional(Some(value)) => (*value).clone(),
-            Kind::Optional(None) => return Ok(Value::NONE),
+        let before = self.meter.cost();
+        let operand = self.evaluate(&map.operand)?;
+        self.meter.pay(UNIT)?;
+        let price = self.meter.cost() - before;
+        let value = match operand.0 {
+            Kind::Optional(Some(value)) => Ok((*value).clone()),
+            Kind::Optional(None) => {
+                self.meter.pay(UNIT)?;
+                return Ok(Value::NONE);
+            }
             _ => return Err(Failure::NoOverload),
         };
-        let result = self.with_local(Ok(value), &map.body)?;
+        let result = self.with_local(Local { value, price }, &map.body)?;
+        self.meter.pay(if map.flat { 0 } else { UNIT })?;
         Ok(self.read(if map.flat {
             result
         } else {

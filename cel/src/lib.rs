@@ -20,6 +20,7 @@
 //! [`template`] is kro's `${...}` syntax.
 
 mod admission;
+mod allowance;
 mod bindings;
 mod budget;
 mod compile;
@@ -33,6 +34,7 @@ mod evaluate;
 mod library;
 mod node;
 mod objects;
+mod price;
 mod program;
 mod runtime_calls;
 pub mod template;
@@ -40,6 +42,7 @@ mod time;
 mod types;
 mod value;
 
+pub use allowance::{Allowance, Unevaluated};
 pub use bindings::Bindings;
 pub use budget::Budget;
 pub use compile::Inspection;

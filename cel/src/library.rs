@@ -40,9 +40,6 @@ pub(crate) use signature::{Overload, parse as parse_signatures};
 /// What a function does with its arguments; a member's receiver comes first.
 pub(crate) type Implementation = for<'v> fn(&[Value<'v>], &mut Meter) -> Result<Value<'v>, Failure>;
 
-/// What a call with these arguments costs.
-pub(crate) type Price = for<'a, 'v> fn(&'a [Value<'v>]) -> u64;
-
 /// The result of an implementation.
 pub(crate) type Returned<'v> = Result<Value<'v>, Failure>;
 
@@ -120,17 +117,6 @@ pub(crate) const ADMISSION: &[Libraries] = &[&[authorization::FUNCTIONS]];
 
 /// What the mutations of admission policies have beside them.
 pub(crate) const MUTATION: &[Libraries] = &[&[json_patch::FUNCTIONS]];
-
-/// What calls cost in Kubernetes where that is more than their work, whatever comes of them.
-///
-/// Source: `CallCost` in `apiserver/pkg/cel/library/cost.go`, `trackListFlatten` in `cel-go/ext/lists.go`.
-pub(crate) fn price(name: &str) -> Option<Price> {
-    match name {
-        "check" => Some(|_| authorization::CHECK_PRICE),
-        "flatten" => Some(lists::flatten_price),
-        _ => None,
-    }
-}
 
 /// Describes `f(x)`.
 const fn global(

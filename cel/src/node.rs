@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use crate::library::{Implementation, Price};
+use crate::library::Implementation;
+use crate::price::{Price, Weight};
 use crate::types::DeclType;
 use crate::value::{Key, Kind, Map, Value};
 
@@ -13,6 +14,8 @@ use crate::value::{Key, Kind, Map, Value};
 #[derive(Debug)]
 pub(crate) enum Node {
     Literal(Value<'static>),
+    /// What has one value whatever is bound: a list or map of literals, or a conversion of one.
+    Constant(Box<Constant>),
     /// A variable of the bindings.
     Variable(Box<str>),
     /// A variable of a macro, by its position on the stack.
@@ -25,8 +28,8 @@ pub(crate) enum Node {
     And(Box<[Self; 2]>),
     Or(Box<[Self; 2]>),
     Conditional(Box<[Self; 3]>),
-    Arithmetic(Arithmetic, Box<[Self; 2]>),
-    Relation(Relation, Box<[Self; 2]>),
+    Arithmetic(Arithmetic, Weight, Box<[Self; 2]>),
+    Relation(Relation, Weight, Box<[Self; 2]>),
     List(Box<[Element]>),
     Map(Box<[Entry]>),
     /// `[]` or `{}`, of which only the type can tell what it holds.
@@ -49,6 +52,7 @@ impl Node {
     pub(crate) fn for_each_type(&mut self, see: &mut dyn FnMut(&mut DeclType)) {
         match self {
             Self::Literal(_) | Self::Variable(_) | Self::Local(_) => {}
+            Self::Constant(constant) => constant.written.for_each_type(see),
             Self::Empty(ty) => see(ty),
             Self::Select(select) | Self::Has(select) => select.operand.for_each_type(see),
             Self::Index(index) => {
@@ -58,8 +62,8 @@ impl Node {
             Self::Not(operand) | Self::Negate(operand) => operand.for_each_type(see),
             Self::And(operands)
             | Self::Or(operands)
-            | Self::Arithmetic(_, operands)
-            | Self::Relation(_, operands)
+            | Self::Arithmetic(_, _, operands)
+            | Self::Relation(_, _, operands)
             | Self::Bind(operands)
             | Self::OrElse(_, operands) => each(&mut **operands, see),
             Self::Conditional(operands) => each(&mut **operands, see),
@@ -89,13 +93,29 @@ impl Node {
         }
     }
 
-    /// The value, where it is known before any other: a literal, a list or map of such, or what conversions make of one.
-    ///
-    /// Source: `maybeBuildListLiteral`, `maybeBuildMapLiteral` in `cel-go/interpreter/decorators.go`.
+    /// The value, where it is known before any other.
     pub(crate) fn constant(&self) -> Option<Value<'static>> {
         match self {
             Self::Literal(value) => Some(value.clone()),
-            Self::Call(call) => call.constant.clone(),
+            Self::Constant(constant) => Some(constant.value.clone()),
+            Self::Empty(ty) if matches!(**ty, DeclType::Map(_)) => {
+                Some(Value(Kind::Map(Map::of_last(Vec::new()))))
+            }
+            Self::Empty(_) => Some(Value::list(Vec::new())),
+            _ => None,
+        }
+    }
+
+    /// Whether the value is known before any other.
+    pub(crate) fn is_constant(&self) -> bool {
+        matches!(self, Self::Literal(_) | Self::Constant(_) | Self::Empty(_))
+    }
+
+    /// The node, or what it has come to already: a list of constants, or a map of them.
+    ///
+    /// Source: `maybeBuildListLiteral`, `maybeBuildMapLiteral` in `cel-go/interpreter/decorators.go`.
+    pub(crate) fn folded(self) -> Self {
+        let value = match &self {
             Self::List(elements) => {
                 let values = elements.iter().map(|it| {
                     let value = it.value.constant();
@@ -105,17 +125,32 @@ impl Node {
             }
             Self::Map(entries) => {
                 let entries = entries.iter().map(|it| {
-                    let entry = (Key::of(&it.key.constant()?)?, it.value.constant()?);
-                    Some(entry).filter(|_| !it.optional)
+                    let key = it.key.constant()?;
+                    let key = Key::of(&key).filter(|_| !matches!(key.0, Kind::Double(_)))?;
+                    Some((key, it.value.constant()?)).filter(|_| !it.optional)
                 });
-                let entries = entries.collect::<Option<_>>()?;
-                Some(Value(Kind::Map(Map::of_last(entries))))
+                let entries = entries.collect::<Option<_>>();
+                entries.map(|entries| Value(Kind::Map(Map::of_last(entries))))
             }
-            Self::Empty(ty) if matches!(**ty, DeclType::Map(_)) => {
-                Some(Value(Kind::Map(Map::of_last(Vec::new()))))
-            }
-            Self::Empty(_) => Some(Value::list(Vec::new())),
             _ => None,
+        };
+        match value {
+            Some(value) => self.known_as(value),
+            None => self,
+        }
+    }
+
+    /// The node with the value that it has.
+    pub(crate) fn known_as(self, value: Value<'static>) -> Self {
+        let written = self;
+        Self::Constant(Box::new(Constant { written, value }))
+    }
+
+    /// The node as it is written.
+    pub(crate) fn written(&self) -> &Self {
+        match self {
+            Self::Constant(constant) => &constant.written,
+            node => node,
         }
     }
 }
@@ -124,6 +159,14 @@ fn each<'n>(nodes: impl IntoIterator<Item = &'n mut Node>, see: &mut dyn FnMut(&
     for node in nodes {
         node.for_each_type(see);
     }
+}
+
+/// A node whose value is known.
+#[derive(Debug)]
+pub(crate) struct Constant {
+    /// The node as it is written.
+    pub(crate) written: Node,
+    pub(crate) value: Value<'static>,
 }
 
 /// Whether a selection asks or demands.
@@ -218,10 +261,10 @@ pub(crate) struct Call {
     pub(crate) is_member: bool,
     /// The type of the value, as far as it is known.
     pub(crate) yields: DeclType,
-    /// What the call costs before it is made, where that decides which programs Kubernetes ends.
+    /// What the only overload takes that can be meant, where other overloads take other values.
+    pub(crate) takes: Option<Box<[DeclType]>>,
+    /// What the call costs, where that is not one unit.
     pub(crate) price: Option<Price>,
-    /// The value, where the call converts a literal, or the value of such a call.
-    pub(crate) constant: Option<Value<'static>>,
 }
 
 /// A macro that visits a list or a map.

@@ -44,7 +44,7 @@ impl Program {
 fn runtime_call(call: &Call) -> Option<RuntimeCall> {
     match (&*call.name, &*call.args) {
         ("newCondition", [receiver, argument]) if is_runtime(receiver) => {
-            let entry = |name| match argument {
+            let entry = |name| match argument.written() {
                 Node::Map(entries) => entries
                     .iter()
                     .find(|entry| text(&entry.key).as_deref() == Some(name))
@@ -82,14 +82,15 @@ fn text(node: &Node) -> Option<String> {
 fn visit(node: &Node, see: &mut dyn FnMut(&Node)) {
     see(node);
     match node {
+        Node::Constant(constant) => visit(&constant.written, see),
         Node::Literal(_) | Node::Variable(_) | Node::Local(_) | Node::Empty(_) => {}
         Node::Select(select) | Node::Has(select) => visit(&select.operand, see),
         Node::Index(index) => visit_all([&index.operand, &index.key], see),
         Node::Not(operand) | Node::Negate(operand) => visit(operand, see),
         Node::And(operands)
         | Node::Or(operands)
-        | Node::Arithmetic(_, operands)
-        | Node::Relation(_, operands)
+        | Node::Arithmetic(_, _, operands)
+        | Node::Relation(_, _, operands)
         | Node::Bind(operands)
         | Node::OrElse(_, operands) => visit_all(&**operands, see),
         Node::Conditional(operands) => visit_all(&**operands, see),

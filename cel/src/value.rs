@@ -149,6 +149,23 @@ impl<'v> Value<'v> {
         }
     }
 
+    /// Whether it can be what an overload takes. Of a type with parameters that is not asked.
+    pub(crate) fn is_of(&self, ty: &DeclType) -> bool {
+        let kind = &self.0;
+        match ty {
+            DeclType::Bool => matches!(kind, Kind::Bool(_)),
+            DeclType::Int => matches!(kind, Kind::Int(_)),
+            DeclType::Uint => matches!(kind, Kind::Uint(_)),
+            DeclType::Double => matches!(kind, Kind::Double(_)),
+            DeclType::String => matches!(kind, Kind::String(_) | Kind::Opaque(Opaque::Pattern(_))),
+            DeclType::Bytes => matches!(kind, Kind::Bytes(_)),
+            DeclType::Timestamp => matches!(kind, Kind::Timestamp(_)),
+            DeclType::Duration => matches!(kind, Kind::Duration(_)),
+            DeclType::Opaque(name) => self.type_name() == *name,
+            _ => true,
+        }
+    }
+
     pub(crate) fn bool(value: bool) -> Self {
         Self(Kind::Bool(value))
     }

@@ -82,7 +82,8 @@ impl Quantity {
             .unwrap_or(unsigned.len());
         let (number, suffix) = unsigned.split_at(end);
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        // Go reads no digits as zero: `.`, `-` and `Mi` are quantities.
+        if text.is_empty() || fraction.contains('.') {
             return Err(QuantityError::Format);
         }
         let (family, factor) = suffix_factor(suffix).ok_or_else(|| suffix_error(suffix))?;

@@ -38,6 +38,7 @@ mod isolation {
     mod serving;
     mod side_channels;
     mod smuggling;
+    mod spending;
     mod streams;
     mod succession;
     mod two_tenants;

@@ -7,17 +7,13 @@ use std::sync::{Arc, LazyLock};
 
 use api::admission::{MatchCondition, Variable};
 use expressions::{
-    AUTHORIZER, Authorize, Bindings, Budget, DeclType, Declarations, Environment, ErrorClass,
-    Program, RESOURCE_CHECK, ResourceSubject, Value as Evaluated,
+    AUTHORIZER, Allowance, Authorize, Bindings, DeclType, Declarations, Environment, Program,
+    RESOURCE_CHECK, ResourceSubject, Unevaluated, Value as Evaluated,
 };
 use serde_json::{Value, json};
 
-/// Steps of one evaluation (`PerCallLimit`).
-const CALL_STEPS_MAX: u64 = 1_000_000;
-/// Steps of all expressions of one kind for one binding and parameter (`RuntimeCELCostBudget`).
-pub(crate) const BINDING_STEPS_MAX: u64 = 10_000_000;
-/// Steps of all match conditions (`RuntimeCELCostBudgetMatchConditions`).
-pub(crate) const CONDITIONS_STEPS_MAX: u64 = 2_500_000;
+/// What all match conditions may cost together (`RuntimeCELCostBudgetMatchConditions`).
+const CONDITIONS_COST_MAX: u64 = 2_500_000;
 
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
@@ -82,7 +78,7 @@ pub(crate) struct Authorizer {
 /// Why an expression came to nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// The steps of all of them are used up.
+    /// All of them cost too much together.
     Budget(&'static str),
     /// This one failed.
     Failed(String),
@@ -175,25 +171,22 @@ pub(crate) fn compile_variables(
     compiled
 }
 
-/// Evaluates an expression within what is left of `steps_left`.
+/// Evaluates an expression within what is left of `allowance`.
 pub(crate) fn evaluate<'v>(
     source: &str,
     program: &Compiled,
     bindings: &Bindings<'v>,
-    steps_left: &mut u64,
+    allowance: &mut Allowance,
 ) -> Result<Evaluated<'v>, Problem> {
     let program = program
         .as_ref()
         .map_err(|error| Problem::Failed(format!("compilation error: {error}")))?;
-    let granted = CALL_STEPS_MAX.min(*steps_left);
-    let mut budget = Budget::steps(granted);
-    let result = program.evaluate_within(bindings, &mut budget);
-    *steps_left -= granted - budget.left().min(granted);
-    result.map_err(|error| {
-        if error.class == ErrorClass::Cost && granted < CALL_STEPS_MAX {
-            return Problem::Budget(OUT_OF_BUDGET);
+    let result = allowance.evaluate(program, bindings);
+    result.map_err(|why| match why {
+        Unevaluated::Exhausted => Problem::Budget(OUT_OF_BUDGET),
+        Unevaluated::Failed(error) => {
+            Problem::Failed(format!("expression '{source}' resulted in error: {error}"))
         }
-        Problem::Failed(format!("expression '{source}' resulted in error: {error}"))
     })
 }
 
@@ -218,7 +211,7 @@ impl Conditions {
     /// # Errors
     /// None of them is false, and some failed: their texts.
     pub(crate) fn hold(&self, facts: Facts<'_>) -> Result<bool, String> {
-        let mut steps_left = CONDITIONS_STEPS_MAX;
+        let mut allowance = Allowance::of_cost(CONDITIONS_COST_MAX);
         let (variables, namespace) = (Variables::new(), Value::Null);
         let facts = Facts {
             namespace: &namespace,
@@ -228,7 +221,7 @@ impl Conditions {
         let mut errors = Vec::new();
         for condition in &self.0 {
             let (source, program) = (&condition.source, &condition.program);
-            match evaluate(source, program, &bindings, &mut steps_left) {
+            match evaluate(source, program, &bindings, &mut allowance) {
                 Ok(value) if value.as_bool() == Some(false) => return Ok(false),
                 Ok(_) => {}
                 Err(Problem::Failed(error)) => errors.push(error),

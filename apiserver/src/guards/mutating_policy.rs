@@ -3,10 +3,10 @@
 //! Source: `apiserver/pkg/admission/plugin/policy/mutating/{compilation,patch/json_patch,patch/smd}.go`.
 
 use api::admission::{MutatingPolicySpec, Mutation, ReinvocationPolicy};
-use expressions::Value as Evaluated;
+use expressions::{Allowance, Value as Evaluated};
 use serde_json::{Map, Value};
 
-use super::expressions::{BINDING_STEPS_MAX, Compiled, Facts, Problem, Returns, compile, evaluate};
+use super::expressions::{Compiled, Facts, Problem, Returns, compile, evaluate};
 use super::policy::{HeadSpec, PolicyHead};
 
 /// A policy.
@@ -89,13 +89,13 @@ impl MutatingPolicy {
     /// What is wrong with the expression, or with what came out, in Kubernetes' words.
     pub(crate) fn patch(&self, index: usize, facts: Facts<'_>) -> Option<Result<Patch, String>> {
         let mutation = self.mutations.get(index)?;
-        let mut steps_left = BINDING_STEPS_MAX;
+        let mut allowance = Allowance::DEFAULT;
         let bindings = facts.bindings(&self.head.variables);
         let value = evaluate(
             &mutation.source,
             &mutation.program,
             &bindings,
-            &mut steps_left,
+            &mut allowance,
         );
         Some(match (value, mutation.patches_by) {
             (Err(Problem::Budget(error)), _) => Err(error.to_owned()),

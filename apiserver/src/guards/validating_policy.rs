@@ -3,10 +3,10 @@
 //! Source: `apiserver/pkg/admission/plugin/policy/validating/{plugin,validator}.go`.
 
 use api::admission::{AuditAnnotation, FailurePolicy, ValidatingPolicySpec, Validation};
-use expressions::{Bindings, Declarations};
+use expressions::{Allowance, Bindings, Declarations};
 
 use super::expressions::{
-    BINDING_STEPS_MAX, Compiled, Facts, Names, Problem, Returns, compile, declarations, evaluate,
+    Compiled, Facts, Names, Problem, Returns, compile, declarations, evaluate,
 };
 use super::policy::{HeadSpec, PolicyHead};
 
@@ -123,11 +123,11 @@ impl ValidatingPolicy {
     }
 
     fn decide(&self, facts: Facts<'_>) -> Result<Vec<Decision>, &'static str> {
-        let mut steps_left = BINDING_STEPS_MAX;
+        let mut allowance = Allowance::DEFAULT;
         let bindings = facts.bindings(&self.head.variables);
         let mut results = Vec::with_capacity(self.validations.len());
         for (validation, program, _) in &self.validations {
-            match evaluate(&validation.expression, program, &bindings, &mut steps_left) {
+            match evaluate(&validation.expression, program, &bindings, &mut allowance) {
                 Err(Problem::Budget(error)) => return Err(error),
                 Err(Problem::Failed(error)) => results.push(Err(error)),
                 Ok(value) => results.push(Ok(value.as_bool() == Some(true))),
@@ -146,7 +146,7 @@ impl ValidatingPolicy {
                 Ok(false) => {
                     let made = message
                         .as_ref()
-                        .map(|program| make(validation, program, &bindings, &mut steps_left));
+                        .map(|program| make(validation, program, &bindings, &mut allowance));
                     match made {
                         Some(Err(error)) => {
                             self.failure_decision(format!("failed messageExpression: {error}"))
@@ -161,11 +161,11 @@ impl ValidatingPolicy {
     }
 
     fn annotate(&self, facts: Facts<'_>, judgement: &mut Judgement) -> Result<(), &'static str> {
-        let mut steps_left = BINDING_STEPS_MAX;
+        let mut allowance = Allowance::DEFAULT;
         let bindings = facts.bindings(&self.head.variables);
         for (annotation, program) in &self.annotations {
             let source = &annotation.value_expression;
-            match evaluate(source, program, &bindings, &mut steps_left) {
+            match evaluate(source, program, &bindings, &mut allowance) {
                 Err(Problem::Budget(error)) => return Err(error),
                 Err(Problem::Failed(error)) if self.head.failure == FailurePolicy::Fail => {
                     judgement.failed_annotations.push(error);
@@ -203,10 +203,10 @@ fn make(
     validation: &Validation,
     program: &Compiled,
     bindings: &Bindings<'_>,
-    steps_left: &mut u64,
+    allowance: &mut Allowance,
 ) -> Result<Option<String>, &'static str> {
     let source = &validation.message_expression;
-    match evaluate(source, program, bindings, steps_left) {
+    match evaluate(source, program, bindings, allowance) {
         Err(Problem::Budget(error)) => Err(error),
         Err(Problem::Failed(_)) => Ok(None),
         Ok(value) => {

@@ -10,15 +10,19 @@ use super::unify::instantiate;
 use crate::budget::{Budget, Meter};
 use crate::environment::Function;
 use crate::library::{
-    self, Implementation, Pattern, Price, Style, format, lists, opaque::Opaque, operators,
+    Implementation, Overload, Pattern, Style, format, lists, opaque::Opaque, operators,
 };
 use crate::node::{Call, Node, OrElse};
+use crate::price::Price;
 use crate::types::DeclType;
 use crate::value::{Kind, Value};
 
+/// The type that a call yields, and the overload if there is only one that fits.
+type Resolved<'e> = (DeclType, Option<&'e Overload>);
+
 // === impl Lowering ===
 
-impl Lowering<'_> {
+impl<'e> Lowering<'e> {
     pub(super) fn call(&mut self, id: u64, call: &CallExpr) -> Lowered {
         let Some(target) = &call.target else {
             return self
@@ -47,14 +51,14 @@ impl Lowering<'_> {
             return placeholder();
         }
         self.uses.functions.insert(name.to_owned());
-        let ty = self.resolve_global(id, name, &types);
+        let (ty, overload) = self.resolve(id, name, Style::Global, &types);
         let node = Call {
             name: name.into(),
             candidates: self.candidates(name, Style::Global, nodes.len()),
             args: nodes.into(),
             is_member: false,
-            price: self.price(name),
-            constant: None,
+            takes: self.takes(name, overload),
+            price: self.price(name, Style::Global, overload),
             yields: self.mapping.substitute(&ty),
         };
         let ids: Vec<u64> = args.iter().map(|arg| arg.id).collect();
@@ -98,7 +102,7 @@ impl Lowering<'_> {
         ids: &[u64],
     ) -> Lowered {
         self.uses.functions.insert(name.to_owned());
-        let ty = self.resolve(id, name, Style::Member, types);
+        let (ty, overload) = self.resolve(id, name, Style::Member, types);
         let or_else = match name {
             "or" => Some(OrElse::Optional),
             "orValue" => Some(OrElse::Value),
@@ -120,8 +124,8 @@ impl Lowering<'_> {
             candidates,
             args: nodes.into(),
             is_member: true,
-            price: self.price(name),
-            constant: None,
+            takes: self.takes(name, overload),
+            price: self.price(name, Style::Member, overload),
             yields,
         };
         (self.fold_literal(ids, call), ty)
@@ -143,8 +147,22 @@ impl Lowering<'_> {
             .collect()
     }
 
-    fn price(&self, name: &str) -> Option<Price> {
-        library::price(name).filter(|_| !self.environment.rules().kro)
+    /// What an overload takes, where there are others that take other values.
+    fn takes(&self, name: &str, overload: Option<&Overload>) -> Option<Box<[DeclType]>> {
+        let params = &*overload?.params;
+        let mut overloads = self.environment.functions(name).iter();
+        let has_others = overloads.any(|function| {
+            let mut others = function.overloads.iter().map(|it| &*it.params);
+            others.any(|other| other.len() == params.len() && other != params)
+        });
+        has_others.then(|| params.into())
+    }
+
+    fn price(&self, name: &str, style: Style, overload: Option<&Overload>) -> Option<Price> {
+        if self.environment.rules().kro {
+            return None;
+        }
+        Price::of_call(name, style, overload.map(|it| &*it.params))
     }
 
     fn arguments(&mut self, args: &[IdedExpr]) -> (Vec<Node>, Vec<DeclType>) {
@@ -153,22 +171,23 @@ impl Lowering<'_> {
 
     /// The type that a function of the global style yields; an issue where none fits.
     pub(super) fn resolve_global(&mut self, id: u64, name: &str, args: &[DeclType]) -> DeclType {
-        self.resolve(id, name, Style::Global, args)
+        self.resolve(id, name, Style::Global, args).0
     }
 
+    /// What a function yields; an issue where no overload fits.
     pub(super) fn resolve(
         &mut self,
         id: u64,
         name: &str,
         style: Style,
         args: &[DeclType],
-    ) -> DeclType {
+    ) -> Resolved<'e> {
         if matches!(self.names, Names::Any) {
-            return DeclType::Dyn;
+            return (DeclType::Dyn, None);
         }
         let environment = self.environment;
         let mixed = !environment.rules().kro || self.scoped;
-        let mut result: Option<DeclType> = None;
+        let mut result: Option<Resolved<'e>> = None;
         let overloads = environment
             .functions(name)
             .iter()
@@ -188,16 +207,15 @@ impl Lowering<'_> {
             }
             let yields = self.mapping.substitute(&yields);
             result = Some(match result {
-                None => yields,
-                Some(DeclType::Dyn) => DeclType::Dyn,
-                Some(first) if first == yields => first,
-                Some(_) => DeclType::Dyn,
+                None => (yields, Some(overload)),
+                Some((first, _)) if first == yields => (first, None),
+                Some(_) => (DeclType::Dyn, None),
             });
         }
         result.unwrap_or_else(|| {
             let message = self.no_overload(name, style, args);
             self.mistyped(id, message);
-            DeclType::Dyn
+            (DeclType::Dyn, None)
         })
     }
 
@@ -241,15 +259,17 @@ impl Lowering<'_> {
                 }
             }
             "duration" | "timestamp" => {
-                self.convert_literal(ids, &mut call);
-                if let ([Node::Literal(value)], Some(converted)) = (&*call.args, &call.constant)
+                let converted = self.converted_literal(ids, &call);
+                if let ([Node::Literal(value)], Some(converted)) = (&*call.args, &converted)
                     && matches!(value.0, Kind::String(_) | Kind::Int(_))
                 {
                     return Node::Literal(converted.clone());
                 }
+                return constant(call, converted);
             }
             "bool" | "bytes" | "double" | "dyn" | "int" | "string" | "type" | "uint" => {
-                self.convert_literal(ids, &mut call);
+                let converted = self.converted_literal(ids, &call);
+                return constant(call, converted);
             }
             _ => {}
         }
@@ -260,13 +280,11 @@ impl Lowering<'_> {
     /// even if it would never be evaluated.
     ///
     /// Source: `decOptimize` in `cel-go/interpreter/decorators.go`.
-    fn convert_literal(&mut self, ids: &[u64], call: &mut Call) {
+    fn converted_literal(&mut self, ids: &[u64], call: &Call) -> Option<Value<'static>> {
         let [value] = &*call.args else {
-            return;
+            return None;
         };
-        let Some(value) = value.constant() else {
-            return;
-        };
+        let value = value.constant()?;
         let mut meter = Meter::new(Budget::default());
         let converted = call.candidates.iter();
         let converted = converted
@@ -275,7 +293,7 @@ impl Lowering<'_> {
         if converted.is_none() {
             self.bad_literal(ids, 0, &call.name);
         }
-        call.constant = converted;
+        converted
     }
 
     fn bad_literal(&mut self, ids: &[u64], argument: usize, function: &str) {
@@ -288,5 +306,14 @@ impl Lowering<'_> {
         if let Some(id) = ids.get(argument) {
             self.mistyped(*id, format!("invalid {function} argument"));
         }
+    }
+}
+
+/// A call, with what it is known to yield.
+fn constant(call: Call, value: Option<Value<'static>>) -> Node {
+    let call = Node::Call(Box::new(call));
+    match value {
+        Some(value) => call.known_as(value),
+        None => call,
     }
 }

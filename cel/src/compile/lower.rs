@@ -211,7 +211,7 @@ impl<'e> Lowering<'e> {
         if elements.is_empty() {
             return (Node::Empty(Box::new(ty.clone())), ty);
         }
-        (Node::List(elements.into()), ty)
+        (Node::List(elements.into()).folded(), ty)
     }
 
     fn map(&mut self, map: &MapExpr) -> Lowered {
@@ -244,7 +244,7 @@ impl<'e> Lowering<'e> {
         if entries.is_empty() {
             return (Node::Empty(Box::new(ty.clone())), ty);
         }
-        (Node::Map(entries.into()), ty)
+        (Node::Map(entries.into()).folded(), ty)
     }
 
     /// The type inside the optional that `[?a]` and `{?k: a}` want.

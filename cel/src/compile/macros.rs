@@ -220,7 +220,7 @@ impl Lowering<'_> {
         };
         let (operand, operand_ty) = self.lower(target);
         let operand_ty = [operand_ty];
-        drop(self.resolve(id, "hasValue", Style::Member, &operand_ty));
+        self.resolve(id, "hasValue", Style::Member, &operand_ty);
         let value_ty = match self.mapping.substitute(&operand_ty[0]) {
             DeclType::Optional(inner) => (*inner).clone(),
             _ => DeclType::Dyn,

@@ -4,7 +4,9 @@ use cel::common::ast::{Expr, IdedExpr, LiteralValue};
 
 use super::lower::{Lowered, Lowering, placeholder};
 use crate::evaluate::is_qualifier;
+use crate::library::{Overload, Style};
 use crate::node::{Arithmetic, Demand, Index, Node, Relation, Select};
+use crate::price::Weight;
 use crate::types::DeclType;
 use crate::value::{Kind, Value};
 
@@ -24,12 +26,12 @@ impl Lowering<'_> {
             ("_?._", [operand, field]) => Some(self.optional_select(id, operand, field)),
             (_, [left, right]) => {
                 if let Some(operator) = arithmetic(name) {
-                    let (operands, ty) = self.binary(id, name, left, right);
-                    return Some((Node::Arithmetic(operator, operands), ty));
+                    let (operands, weight, ty) = self.binary(id, name, left, right);
+                    return Some((Node::Arithmetic(operator, weight, operands), ty));
                 }
                 let relation = relation(name)?;
-                let (operands, ty) = self.binary(id, name, left, right);
-                Some((Node::Relation(relation, operands), ty))
+                let (operands, weight, ty) = self.binary(id, name, left, right);
+                Some((related(relation, weight, operands), ty))
             }
             _ => None,
         }
@@ -41,11 +43,27 @@ impl Lowering<'_> {
         name: &str,
         left: &IdedExpr,
         right: &IdedExpr,
-    ) -> (Box<[Node; 2]>, DeclType) {
+    ) -> (Box<[Node; 2]>, Weight, DeclType) {
         let (left, left_ty) = self.lower(left);
         let (right, right_ty) = self.lower(right);
-        let ty = self.resolve_global(id, name, &[left_ty, right_ty]);
-        (Box::new([left, right]), ty)
+        let (ty, overload) = self.resolve(id, name, Style::Global, &[left_ty, right_ty]);
+        let weight = self.weight(name, overload);
+        (Box::new([left, right]), weight, ty)
+    }
+
+    /// What an operator costs: by length where it is known to be one of those of texts, bytes or lists.
+    fn weight(&self, name: &str, overload: Option<&Overload>) -> Weight {
+        let is_text = |ty: &DeclType| matches!(ty, DeclType::String | DeclType::Bytes);
+        let by_length = match (name, overload.map(|it| &*it.params)) {
+            ("_==_" | "_!=_", _) | ("@in", Some([_, DeclType::List(_)])) => true,
+            ("_+_" | "_<_" | "_<=_" | "_>_" | "_>=_", Some([left, _])) => is_text(left),
+            _ => false,
+        };
+        if by_length && !self.environment.rules().kro {
+            Weight::Length
+        } else {
+            Weight::Unit
+        }
     }
 
     fn logic(&mut self, name: &str, left: &IdedExpr, right: &IdedExpr) -> Lowered {
@@ -137,6 +155,35 @@ impl Lowering<'_> {
         }));
         (node, ty)
     }
+}
+
+/// A relation; Kubernetes makes a set of a list of constants, and nothing is in an empty one, whatever it would be.
+///
+/// Source: `maybeOptimizeSetMembership` in `cel-go/interpreter/decorators.go`.
+fn related(relation: Relation, weight: Weight, operands: Box<[Node; 2]>) -> Node {
+    let set = match &*operands {
+        [_, list] if relation == Relation::In && weight == Weight::Length => list.constant(),
+        _ => None,
+    };
+    match set {
+        Some(Value(Kind::List(list))) if list.len() == 0 => {
+            Node::Relation(relation, Weight::Free, operands).known_as(Value::bool(false))
+        }
+        Some(Value(Kind::List(list)))
+            if list.iter().all(|it| it.is_ok_and(|it| is_primitive(&it))) =>
+        {
+            Node::Relation(relation, Weight::Free, operands)
+        }
+        _ => Node::Relation(relation, weight, operands),
+    }
+}
+
+/// Whether Kubernetes can look for a value in a set.
+fn is_primitive(value: &Value<'_>) -> bool {
+    matches!(
+        value.0,
+        Kind::Bool(_) | Kind::Double(_) | Kind::Int(_) | Kind::String(_) | Kind::Uint(_)
+    )
 }
 
 fn arithmetic(name: &str) -> Option<Arithmetic> {

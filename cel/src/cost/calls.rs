@@ -2,21 +2,14 @@
 //!
 //! A function that is not listed costs one unit and its arguments.
 
-use super::{CALL, Known, LIST, Place, Size, Sizes, TRAVERSAL, add, scaled};
+use super::{CALL, Known, Place, Size, Sizes, add};
 use crate::node::{Call, Node};
+use crate::price::{CHECK, LIST, PATTERN, TRAVERSAL, scaled, selector, times_float};
 use crate::types::DeclType;
 use crate::value::{Kind, Value};
 
-/// What a character of a pattern costs, per unit of what the text costs.
-const PATTERN: f64 = 0.25;
 /// Source: `MaxNameFormatRegexSize`.
 const NAMED_FORMAT_PATTERN_COST: u64 = 32;
-/// How many requirements a character of a selector makes, what each of them costs, and what costs a selector without any.
-const SELECTOR_REQUIREMENTS: f64 = 0.5;
-const SELECTOR_REQUIREMENT: f64 = 50.0;
-const SELECTOR: u64 = 10;
-/// One check of rights: two fit into one expression.
-const CHECK: u64 = 350_000;
 
 /// The receiver and the other arguments of a call.
 struct Parts<'a, 's> {
@@ -76,15 +69,6 @@ fn read(size: Size, factor: f64) -> u64 {
     scaled(size.max, factor)
 }
 
-/// What it costs to read a selector of so many characters.
-///
-/// Source: `selectorCostEstimate` in `apiserver/pkg/cel/library/cost.go`.
-fn selector(size: Size) -> u64 {
-    let requirements = scaled(size.max, SELECTOR_REQUIREMENTS);
-    let requirements = scaled(requirements, SELECTOR_REQUIREMENT);
-    add(add(SELECTOR, read(size, TRAVERSAL)), requirements)
-}
-
 fn matched(text: Size, pattern: Size) -> u64 {
     // One more, so that a long pattern is not free on an empty text.
     let text = scaled(add(text.max, 1), TRAVERSAL);
@@ -101,7 +85,7 @@ impl Parts<'_, '_> {
         let first = self.args.first().map(size_of);
         Some(match (name, target, first) {
             ("check", ..) => (CHECK, None),
-            ("fieldSelector" | "labelSelector", Some(_), Some(size)) => (selector(size), None),
+            ("fieldSelector" | "labelSelector", Some(_), Some(size)) => (selector(size.max), None),
             ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", Some(size), _) => {
                 (self.searched(size), None)
             }
@@ -197,7 +181,7 @@ impl Parts<'_, '_> {
         match (&*self.call.name, target, self.args) {
             ("sets.contains" | "sets.intersects", None, [left, right]) => {
                 let product = size_of(left).times(size_of(right));
-                Some((add(product.max, CALL), None))
+                Some((add(scaled(product.max, 1.0), CALL), None))
             }
             ("sets.equivalent", None, [left, right]) => {
                 let product = size_of(left).times(size_of(right));
@@ -230,7 +214,7 @@ impl Parts<'_, '_> {
             ("reverse" | "flatten", Some(size), []) => made(size, 1.0),
             ("flatten", Some(size), [_]) => {
                 let depth = self.call.args.get(1).and_then(natural).unwrap_or(u64::MAX);
-                let cost = size.max.saturating_mul(depth);
+                let cost = times_float(size.max, depth);
                 Some((add(cost, CALL + LIST), Some(size)))
             }
             ("distinct", Some(size), []) => made(size.times(size), 2.0),
@@ -308,7 +292,7 @@ fn sorts_text(list: &DeclType) -> bool {
     }
 }
 
-/// How long a text is at most whose parts are replaced.
+/// How long a text is whose parts are replaced. What is empty stands around every character.
 fn replaced(size: Size, old: Size, new: Size) -> Size {
     let (count, kept) = if old.min == 0 {
         (add(size.max, 1), size.max)
@@ -317,12 +301,21 @@ fn replaced(size: Size, old: Size, new: Size) -> Size {
     } else {
         (size.max.div_ceil(old.min), 0)
     };
-    Size::up_to(add(count.saturating_mul(new.max), kept))
+    let max = add(count.saturating_mul(new.max), kept);
+    let (count, kept) = if old.max == 0 {
+        (add(size.min, 1), size.min)
+    } else if old.max <= new.min {
+        (0, size.min)
+    } else {
+        (size.min.div_ceil(old.max), 0)
+    };
+    let min = add(count.saturating_mul(new.min), kept);
+    Size { min, max }
 }
 
 /// An integer that is written down, or zero for one below zero.
 fn natural(node: &Node) -> Option<u64> {
-    match node {
+    match node.written() {
         Node::Literal(Value(Kind::Int(value))) => Some(u64::try_from(*value).unwrap_or(0)),
         _ => None,
     }
@@ -330,7 +323,7 @@ fn natural(node: &Node) -> Option<u64> {
 
 /// An integer that is written down; one below zero runs over, as in Go.
 fn integer(node: &Node) -> Option<u64> {
-    match node {
+    match node.written() {
         Node::Literal(Value(Kind::Int(value))) => Some(value.cast_unsigned()),
         _ => None,
     }

@@ -22,13 +22,20 @@ pub(super) const VARIABLES: [(&str, &str); 8] = [
     ("o", "dyn"),
 ];
 
+/// As kube-apiserver gives a rule.
+const CALL_COST_MAX: u64 = 1_000_000;
+const STEPS: u64 = 10 * CALL_COST_MAX;
+
 /// What comes of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) class: String,
     pub(super) ty: String,
     pub(super) value: String,
+    /// What it may cost, by its text.
     pub(super) cost: Option<u64>,
+    /// What it has cost.
+    pub(super) spent: Option<u64>,
     pub(super) error: String,
 }
 
@@ -118,6 +125,7 @@ impl Peer {
             ty: text("type"),
             value: text("value"),
             cost: reply["cost"].as_u64(),
+            spent: reply["spent"].as_u64(),
             error: text("error"),
         }
     }
@@ -171,6 +179,7 @@ impl Ours {
             ty: String::new(),
             value: String::new(),
             cost: None,
+            spent: None,
             error: String::new(),
         };
         let program = match self.environment.compile(expression, &self.declarations) {
@@ -189,7 +198,9 @@ impl Ours {
         for (name, value) in &self.values {
             bindings.json(name, value);
         }
-        let value = program.evaluate(&bindings, Budget::default());
+        let mut budget = Budget::steps(STEPS).with_cost(CALL_COST_MAX);
+        let value = program.evaluate_within(&bindings, &mut budget);
+        outcome.spent = self.sizes.as_ref().map(|_| budget.cost());
         match value.and_then(|value| render(&value).map_err(EvaluateError::from)) {
             Ok(value) => {
                 outcome.class = "ok".to_owned();

@@ -6,6 +6,7 @@ use super::{Evaluated, Evaluator};
 use crate::budget::Meter;
 use crate::error::Failure;
 use crate::node::{Arithmetic, Node};
+use crate::price::{self, UNIT, Weight};
 use crate::time::{Duration, Timestamp};
 use crate::value::{Kind, Value};
 
@@ -15,15 +16,20 @@ impl<'v> Evaluator<'_, 'v> {
     pub(super) fn arithmetic(
         &mut self,
         operator: Arithmetic,
+        weight: Weight,
         operands: &[Node; 2],
     ) -> Evaluated<'v> {
         let [left, right] = operands;
-        let left = self.evaluate(left)?;
-        let right = self.evaluate(right)?;
+        let ([left, right], failure) = self.both(left, right)?;
+        self.meter.pay(price::of_sum(weight, &left, &right))?;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
         apply(operator, &left, &right, &mut self.meter).map(Value)
     }
 
     pub(super) fn negate(&mut self, operand: &Node) -> Evaluated<'v> {
+        self.meter.pay(UNIT)?;
         Ok(Value(match self.evaluate(operand)?.0 {
             Kind::Int(value) => Kind::Int(value.checked_neg().ok_or_else(int_overflow)?),
             Kind::Double(value) => Kind::Double(-value),

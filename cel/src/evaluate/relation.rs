@@ -4,24 +4,24 @@ use super::{Evaluated, Evaluator};
 use crate::budget::Meter;
 use crate::error::Failure;
 use crate::node::{Node, Relation};
-use crate::types::DeclType;
+use crate::price::{self, UNIT, Weight};
 use crate::value::{Kind, Value};
 
 // === impl Evaluator ===
 
 impl<'v> Evaluator<'_, 'v> {
-    pub(super) fn relation(&mut self, relation: Relation, operands: &[Node; 2]) -> Evaluated<'v> {
+    pub(super) fn relation(
+        &mut self,
+        relation: Relation,
+        weight: Weight,
+        operands: &[Node; 2],
+    ) -> Evaluated<'v> {
         let [left, right] = operands;
-        // Kubernetes has the program changed before it runs: nothing is in `[]`, whatever it would be.
-        // Source: `maybeOptimizeSetMembership` in `cel-go/interpreter/decorators.go`.
-        if self.flattens
-            && relation == Relation::In
-            && matches!(right, Node::Empty(ty) if matches!(**ty, DeclType::List(_)))
-        {
-            return Ok(Value::bool(false));
+        let ([left, right], failure) = self.both(left, right)?;
+        self.meter.pay(price_of(relation, weight, &left, &right))?;
+        if let Some(failure) = failure {
+            return Err(failure);
         }
-        let left = self.evaluate(left)?;
-        let right = self.evaluate(right)?;
         // In kro's cel-go, what is no number stands in no order to one; in that of Kubernetes the question is an error.
         if !self.flattens
             && !matches!(
@@ -33,6 +33,14 @@ impl<'v> Evaluator<'_, 'v> {
             return Ok(Value::bool(false));
         }
         holds(relation, &left, &right, &mut self.meter).map(Value::bool)
+    }
+}
+
+fn price_of(relation: Relation, weight: Weight, left: &Value<'_>, right: &Value<'_>) -> u64 {
+    match (relation, weight, &left.0) {
+        (Relation::In, Weight::Length, _) => price::size(right),
+        (Relation::Equal, Weight::Length, Kind::Opaque(_)) => UNIT,
+        _ => price::of_comparison(weight, left, right),
     }
 }
 

@@ -13,6 +13,7 @@ use super::{Evaluated, Evaluator};
 use crate::error::Failure;
 use crate::library::opaque::Opaque;
 use crate::node::{Demand, Index, Node, Select};
+use crate::price::UNIT;
 use crate::value::{Kind, Value, double_to_int};
 
 type Found<'v> = Result<Option<Value<'v>>, Failure>;
@@ -20,66 +21,98 @@ type Found<'v> = Result<Option<Value<'v>>, Failure>;
 // === impl Evaluator ===
 
 impl<'v> Evaluator<'_, 'v> {
-    pub(super) fn select(&mut self, select: &Select) -> Evaluated<'v> {
-        self.selected(select).map(Operand::wrap)
+    pub(super) fn select(&mut self, select: &Select, name_price: u64) -> Evaluated<'v> {
+        self.selected(select, name_price).map(Operand::wrap)
     }
 
-    pub(super) fn index(&mut self, index: &Index) -> Evaluated<'v> {
-        self.indexed(index).map(Operand::wrap)
+    pub(super) fn index(&mut self, index: &Index, name_price: u64) -> Evaluated<'v> {
+        self.indexed(index, name_price).map(Operand::wrap)
     }
 
+    /// A question costs what the selection would, without the name.
     pub(super) fn has(&mut self, select: &Select) -> Evaluated<'v> {
-        let present = match self.operand(&select.operand)? {
+        let present = match self.operand(&select.operand, 0)? {
             Operand::Empty => false,
-            Operand::Optional(value) | Operand::Plain(value) => {
+            Operand::Optional(value) => {
+                let present = field(&value, &select.field)?.is_some();
+                self.meter.pay(u64::from(present))?;
+                present
+            }
+            Operand::Plain(value) => {
+                self.meter.pay(UNIT)?;
                 field(&value, &select.field)?.is_some()
             }
         };
+        if is_from_choice(&select.operand) {
+            // cel-go takes back a name that it did not count.
+            self.meter.refund(UNIT)?;
+        }
         Ok(Value::bool(present))
     }
 
-    /// Evaluates what something is selected from.
-    fn operand(&mut self, node: &Node) -> Result<Operand<'v>, Failure> {
+    /// Evaluates what something is selected from. The whole selection costs what a name does, unless it is from a choice.
+    fn operand(&mut self, node: &Node, name_price: u64) -> Result<Operand<'v>, Failure> {
         match node {
             Node::Select(select) => {
                 self.meter.charge(1)?;
-                self.selected(select)
+                self.selected(select, name_price)
             }
             Node::Index(index) => {
                 self.meter.charge(1)?;
-                self.indexed(index)
+                self.indexed(index, name_price)
             }
             // What is selected from a choice is selected from the side that is chosen.
             Node::Conditional(sides) => {
                 self.meter.charge(1)?;
                 let side = self.side(sides)?;
-                self.operand(side)
+                self.operand(side, 0)
             }
-            node => self.evaluate(node).map(unwrap),
+            Node::OptionalMap(_) => self.evaluate(node).map(unwrap),
+            node => {
+                self.meter.pay(name_price)?;
+                self.unobserved(node).map(unwrap)
+            }
         }
     }
 
-    fn selected(&mut self, select: &Select) -> Result<Operand<'v>, Failure> {
-        match self.operand(&select.operand)?.asked(select.demand) {
+    fn selected(&mut self, select: &Select, name_price: u64) -> Result<Operand<'v>, Failure> {
+        let operand = self.operand(&select.operand, name_price)?;
+        match operand.asked(select.demand) {
             Operand::Empty => Ok(Operand::Empty),
-            Operand::Optional(value) => Ok(found(field(&value, &select.field)?)),
-            Operand::Plain(value) => match field(&value, &select.field)? {
-                Some(value) => Ok(Operand::Plain(value)),
-                None => Err(Failure::missing_key(&select.field)),
-            },
+            Operand::Optional(value) => self.found(field(&value, &select.field)?),
+            Operand::Plain(value) => {
+                self.meter.pay(UNIT)?;
+                match field(&value, &select.field)? {
+                    Some(value) => Ok(Operand::Plain(value)),
+                    None => Err(Failure::missing_key(&select.field)),
+                }
+            }
         }
     }
 
-    fn indexed(&mut self, index: &Index) -> Result<Operand<'v>, Failure> {
-        let operand = self.operand(&index.operand)?.asked(index.demand);
+    /// An optional selection, which costs nothing where there is nothing.
+    fn found(&mut self, value: Option<Value<'v>>) -> Result<Operand<'v>, Failure> {
+        let Some(value) = value else {
+            return Ok(Operand::Empty);
+        };
+        self.meter.pay(UNIT)?;
+        Ok(Operand::Optional(value))
+    }
+
+    fn indexed(&mut self, index: &Index, name_price: u64) -> Result<Operand<'v>, Failure> {
+        let operand = self.operand(&index.operand, name_price)?;
+        let operand = operand.asked(index.demand);
         // Nothing has no elements, whatever the key would be.
         if matches!(operand, Operand::Empty) {
             return Ok(operand);
         }
-        let key = self.evaluate(&index.key)?;
+        let key = self.unobserved(&index.key)?;
+        if let Operand::Plain(_) = operand {
+            self.meter.pay(UNIT)?;
+        }
         match operand {
             Operand::Empty => Ok(Operand::Empty),
-            Operand::Optional(value) => Ok(found(element(&value, &key)?)),
+            Operand::Optional(value) => self.found(element(&value, &key)?),
             Operand::Plain(value) => match element(&value, &key)? {
                 Some(value) => Ok(Operand::Plain(value)),
                 None if matches!(value.0, Kind::List(_)) => {
@@ -108,8 +141,13 @@ fn unwrap(operand: Value<'_>) -> Operand<'_> {
     }
 }
 
-fn found(value: Option<Value<'_>>) -> Operand<'_> {
-    value.map_or(Operand::Empty, Operand::Optional)
+/// Whether what the selections of a chain begin at is a choice.
+fn is_from_choice(node: &Node) -> bool {
+    match node {
+        Node::Select(select) => is_from_choice(&select.operand),
+        Node::Index(index) => is_from_choice(&index.operand),
+        node => matches!(node, Node::Conditional(_) | Node::OptionalMap(_)),
+    }
 }
 
 // === impl Operand ===

@@ -13,9 +13,6 @@ use crate::budget::Meter;
 use crate::error::Failure;
 use crate::value::{Kind, Text, Value};
 
-/// Steps of one check. Source: `library/cost.go` (`authorizer.check`).
-pub(super) const CHECK_PRICE: u64 = 350_000;
-
 /// The type of a bound authorizer.
 pub const AUTHORIZER: &str = "kubernetes.authorization.Authorizer";
 /// The type of a bound question about a resource.

@@ -76,28 +76,6 @@ fn slice<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
     Ok(Value::list(values?))
 }
 
-/// What a call of `flatten` costs without its elements.
-const FLATTEN_PRICE: u64 = 11;
-
-/// The elements times how deep they are looked into; one below zero that is more than the call itself runs over, as in Go.
-pub(super) fn flatten_price(args: &[Value<'_>]) -> u64 {
-    let count = match args.first() {
-        Some(Value(Kind::List(list))) => list.len(),
-        Some(Value(Kind::Map(map))) => map.len(),
-        Some(Value(Kind::String(text))) => text.chars().count(),
-        Some(Value(Kind::Bytes(bytes))) => bytes.len(),
-        _ => 1,
-    };
-    match args.get(1) {
-        Some(Value(Kind::Int(depth @ ..0))) => {
-            let below = depth.unsigned_abs().saturating_mul(count as u64);
-            if below > FLATTEN_PRICE { u64::MAX } else { 0 }
-        }
-        Some(Value(Kind::Int(depth))) => depth.cast_unsigned().saturating_mul(count as u64),
-        _ => count as u64,
-    }
-}
-
 fn flatten<'v>(args: &[Value<'v>], meter: &mut Meter) -> Returned<'v> {
     let (list, depth) = match args {
         [Value(Kind::List(list))] => (list, 1),

@@ -101,6 +101,24 @@ impl NamedFormat {
         })
     }
 
+    /// How long the pattern is for which Kubernetes counts it.
+    ///
+    /// Source: `MaxRegexSize` of `ConstantFormats` in `apiserver/pkg/cel/library/format.go`.
+    pub(crate) fn pattern_length(self) -> u64 {
+        match self {
+            Self::Dns1123Label
+            | Self::Dns1035Label
+            | Self::Dns1123LabelPrefix
+            | Self::Dns1035LabelPrefix => 30,
+            Self::LabelValue => 40,
+            Self::Dns1123Subdomain | Self::Dns1123SubdomainPrefix | Self::QualifiedName => 60,
+            Self::Uuid => 70,
+            Self::Date | Self::DateTime => 71,
+            Self::Byte => 84,
+            Self::Uri => 1103,
+        }
+    }
+
     /// Returns what is wrong with a text; empty where nothing is.
     fn check(self, text: &str) -> Vec<String> {
         match self {

@@ -53,6 +53,11 @@ pub(crate) struct Cidr {
 // === impl Cidr ===
 
 impl Cidr {
+    /// The length of the prefix in bits.
+    pub(crate) fn prefix_bits(&self) -> u8 {
+        self.prefix
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let refuse = |why: &str| {
             format!(

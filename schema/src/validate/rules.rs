@@ -7,7 +7,9 @@
 //! Source: `apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go`.
 
 use api::{FieldError, FieldPath};
-use expressions::{Bindings, Budget, ErrorClass, EvaluateError, Program, Value as Evaluated};
+use expressions::{
+    Allowance, Bindings, ErrorClass, EvaluateError, Program, Unevaluated, Value as Evaluated,
+};
 use serde_json::Value;
 
 use super::Findings;
@@ -25,11 +27,10 @@ const SELF: &str = "self";
 /// The name of the value that it replaces.
 const OLD_SELF: &str = "oldSelf";
 
-/// Steps of one evaluation. Source: `apiserver/pkg/apis/cel/config.go`, `PerCallLimit`.
-const CALL_STEPS_MAX: u64 = 1_000_000;
-/// Steps of all rules on one object. Source: as above, `RuntimeCELCostBudget`.
-const OBJECT_STEPS_MAX: u64 = 10_000_000;
-/// The longest message that an expression may make. Source: as above.
+/// What is said where the rules of an object cost too much together.
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+/// The longest message that an expression may make. Source: `apiserver/pkg/apis/cel/config.go`.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
 /// Runs the rules of an object.
@@ -41,7 +42,7 @@ pub(super) fn run(object: &Value, schema: &Schema, old: Option<&Value>, findings
     let mut runner = Runner {
         findings,
         base: &FieldPath::root(),
-        steps_left: OBJECT_STEPS_MAX,
+        allowance: Allowance::DEFAULT,
         exhausted: false,
     };
     runner.node(
@@ -68,7 +69,7 @@ pub(crate) fn run_rules_on_default(
         let mut runner = Runner {
             findings: &mut findings,
             base: path,
-            steps_left: OBJECT_STEPS_MAX,
+            allowance: Allowance::DEFAULT,
             exhausted: false,
         };
         runner.node(
@@ -91,7 +92,7 @@ pub(crate) fn run_rules_on_default(
 struct Runner<'f> {
     findings: &'f mut Findings,
     base: &'f FieldPath,
-    steps_left: u64,
+    allowance: Allowance,
     exhausted: bool,
 }
 
@@ -236,6 +237,10 @@ impl Runner<'_> {
     ) {
         let compiled = compiled_rules(node.schema, node.level);
         let place = self.field(path);
+        if self.allowance.is_exhausted() && !compiled.rules.is_empty() {
+            self.exhausted = true;
+            return self.refuse(&place, node.schema, OUT_OF_BUDGET.to_owned());
+        }
         for (rule, program) in node
             .schema
             .validations
@@ -280,9 +285,13 @@ impl Runner<'_> {
             return;
         };
         let (place, schema) = (judged.place, judged.node.schema);
-        let result = match self.evaluate(program, bindings) {
+        let result = match self.allowance.evaluate(program, bindings) {
             Ok(result) => result,
-            Err(error) => return self.failed(&error, rule, place, schema),
+            Err(Unevaluated::Failed(error)) => return self.failed(&error, rule, place, schema),
+            Err(Unevaluated::Exhausted) => {
+                self.exhausted = true;
+                return self.refuse(place, schema, OUT_OF_BUDGET.to_owned());
+            }
         };
         if result.as_bool() == Some(true) {
             return;
@@ -311,27 +320,9 @@ impl Runner<'_> {
         }
     }
 
-    /// Evaluates within what is left of the budget.
-    fn evaluate<'v>(
-        &mut self,
-        program: &Program,
-        bindings: &Bindings<'v>,
-    ) -> Result<Evaluated<'v>, EvaluateError> {
-        let granted = self.steps_left.min(CALL_STEPS_MAX);
-        let mut budget = Budget::steps(granted);
-        let result = program.evaluate_within(bindings, &mut budget);
-        self.steps_left -= granted - budget.left().min(granted);
-        result
-    }
-
     fn failed(&mut self, error: &EvaluateError, rule: &Rule, place: &FieldPath, schema: &Schema) {
         let name = rule_name(rule);
         let text = match error.class {
-            ErrorClass::Cost if self.steps_left == 0 => {
-                self.exhausted = true;
-                "validation failed due to running out of cost budget, no further validation rules will be run"
-                    .to_owned()
-            }
             ErrorClass::Cost => {
                 self.exhausted = true;
                 format!(
@@ -349,17 +340,19 @@ impl Runner<'_> {
 
     fn message(&mut self, program: &Program, rule: &Rule, bindings: &Bindings<'_>) -> Message {
         let source = rule.message_expression.as_deref().unwrap_or_default();
-        match self.evaluate(program, bindings) {
-            Err(error) if error.class == ErrorClass::Cost && self.steps_left == 0 => Message::Fatal(
+        match self.allowance.evaluate(program, bindings) {
+            Err(Unevaluated::Exhausted) => Message::Fatal(
                 "messageExpression evaluation failed due to running out of cost budget, no further validation rules \
                  will be run"
                     .to_owned(),
             ),
-            Err(error) if error.class == ErrorClass::Cost => Message::Fatal(format!(
-                "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
-                dialect::quote(source)
-            )),
-            Err(_) => Message::Unusable,
+            Err(Unevaluated::Failed(error)) if error.class == ErrorClass::Cost => {
+                Message::Fatal(format!(
+                    "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+                    dialect::quote(source)
+                ))
+            }
+            Err(Unevaluated::Failed(_)) => Message::Unusable,
             Ok(value) => match value.as_str().map(str::trim) {
                 Some(text)
                     if !text.is_empty()

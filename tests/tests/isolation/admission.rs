@@ -15,7 +15,7 @@ use wheelhouse_tests::hub::Settings;
 use wheelhouse_tests::wire::{FakeSpoke, json_answer};
 
 use super::support::{Answer, Fixture, User};
-use super::{conversion, costs, mutations};
+use super::{conversion, costs, mutations, spending};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -49,6 +49,7 @@ async fn s33_policies_and_webhooks_decide_as_in_a_real_kube_apiserver() {
     };
     pair.refuse_the_same().await;
     costs::estimate_the_same(&pair).await;
+    spending::spend_the_same(&pair).await;
     conversion::convert_the_same(&pair, &server).await;
     pair.judge_the_same().await;
     mutations::mutate_the_same(&pair, &server).await;
@@ -199,7 +200,7 @@ fn rule() -> Value {
     clippy::needless_pass_by_value,
     reason = "values are made where they are passed"
 )]
-fn policy(spec: Value) -> Value {
+pub(super) fn policy(spec: Value) -> Value {
     let mut policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "guard"}, "spec": spec});
     if policy["spec"]["matchConstraints"].is_null() {
@@ -212,7 +213,7 @@ fn policy(spec: Value) -> Value {
     clippy::needless_pass_by_value,
     reason = "values are made where they are passed"
 )]
-fn binding(spec: Value) -> Value {
+pub(super) fn binding(spec: Value) -> Value {
     let mut binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": "guard"}, "spec": spec});
     binding["spec"]["policyName"] = json!("guard");

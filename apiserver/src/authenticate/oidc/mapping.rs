@@ -4,15 +4,10 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use expressions::{Bindings, Budget, DeclType, Declarations, Environment, Program};
+use expressions::{Allowance, Bindings, DeclType, Declarations, Environment, Program, Unevaluated};
 use serde_json::{Value, json};
 
 use crate::request::{CREDENTIAL_ID, UserInfo};
-
-/// Steps of one expression (`PerCallLimit`).
-const CALL_STEPS_MAX: u64 = 1_000_000;
-/// Steps of all expressions for one token.
-const TOKEN_STEPS_MAX: u64 = 10_000_000;
 
 /// What makes a user of claims.
 #[derive(Debug)]
@@ -41,10 +36,10 @@ pub(super) struct Rule {
     pub(super) message: String,
 }
 
-/// Claims, and the steps that are left.
+/// Claims, and what their expressions may still cost.
 struct Claims<'a> {
     claims: &'a Value,
-    steps_left: u64,
+    allowance: Allowance,
 }
 
 /// Compiles an expression over `claims`.
@@ -103,7 +98,7 @@ impl Mapping {
     pub(super) fn user(&self, claims: &Value) -> Result<UserInfo, String> {
         let mut claims = Claims {
             claims,
-            steps_left: TOKEN_STEPS_MAX,
+            allowance: Allowance::DEFAULT,
         };
         let username = self.username(&mut claims)?;
         let groups = self.groups(&mut claims)?;
@@ -127,7 +122,7 @@ impl Mapping {
         }
         self.check_claims(&mut claims)?;
         let user = UserInfo::claimed(username, uid, groups, extra);
-        self.check_user(&user, claims.steps_left)?;
+        self.check_user(&user, claims.allowance)?;
         Ok(user)
     }
 
@@ -197,7 +192,7 @@ impl Mapping {
         Ok(())
     }
 
-    fn check_user(&self, user: &UserInfo, mut steps_left: u64) -> Result<(), String> {
+    fn check_user(&self, user: &UserInfo, mut allowance: Allowance) -> Result<(), String> {
         if self.user_rules.is_empty() {
             return Ok(());
         }
@@ -207,7 +202,7 @@ impl Mapping {
         for rule in &self.user_rules {
             let mut bindings = Bindings::new();
             bindings.json("user", &described);
-            let found = evaluate(&rule.program, &bindings, &mut steps_left);
+            let found = evaluate(&rule.program, &bindings, &mut allowance);
             let found = found.map_err(|error| failed("user validation", &error))?;
             rule.judge(&found)?;
         }
@@ -241,20 +236,20 @@ impl Claims<'_> {
     fn evaluate(&mut self, program: &Program, what: &str) -> Result<Value, String> {
         let mut bindings = Bindings::new();
         bindings.json("claims", self.claims);
-        evaluate(program, &bindings, &mut self.steps_left).map_err(|error| failed(what, &error))
+        evaluate(program, &bindings, &mut self.allowance).map_err(|error| failed(what, &error))
     }
 }
 
 fn evaluate(
     program: &Program,
     bindings: &Bindings<'_>,
-    steps_left: &mut u64,
+    allowance: &mut Allowance,
 ) -> Result<Value, String> {
-    let granted = CALL_STEPS_MAX.min(*steps_left);
-    let mut budget = Budget::steps(granted);
-    let result = program.evaluate_within(bindings, &mut budget);
-    *steps_left = steps_left.saturating_sub(granted.saturating_sub(budget.left()));
-    let value = result.map_err(|error| error.to_string())?;
+    let result = allowance.evaluate(program, bindings);
+    let value = result.map_err(|why| match why {
+        Unevaluated::Exhausted => "the expressions of one token cost too much together".to_owned(),
+        Unevaluated::Failed(error) => error.to_string(),
+    })?;
     value.to_json().map_err(|error| error.to_string())
 }
 

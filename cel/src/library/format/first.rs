@@ -93,7 +93,8 @@ fn quoted(text: &str) -> String {
 pub(super) fn number(verb: char, value: &Value<'_>, places: usize) -> Option<String> {
     let value = match &value.0 {
         Kind::Int(_) | Kind::Uint(_) if verb == 'd' => return decimal(value),
-        Kind::Double(value) if verb != 'd' => *value,
+        // Zero has no sign.
+        Kind::Double(value) if verb != 'd' => *value + 0.0,
         Kind::String(text) if verb != 'd' => match &**text {
             "NaN" => f64::NAN,
             "Infinity" => f64::INFINITY,
