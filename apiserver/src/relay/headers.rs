@@ -147,6 +147,10 @@ pub(crate) fn relayed(headers: &HeaderMap) -> HeaderMap {
             relayed.append(name.clone(), value.clone());
         }
     }
+    // The manager of fields follows from it: of a client that says nothing it is not the hub.
+    if !relayed.contains_key(header::USER_AGENT) {
+        relayed.insert(header::USER_AGENT, HeaderValue::from_static(""));
+    }
     relayed
 }
 
@@ -271,6 +275,12 @@ mod tests {
         let relayed = relayed(&headers);
         let want = ["accept", "content-type", "if-none-match", "user-agent"];
         assert_eq!(names(&relayed), want, "nothing else goes on");
+    }
+
+    #[test]
+    fn a_client_without_a_name_does_not_get_that_of_the_hub() {
+        let relayed = relayed(&map(&[("accept", "application/json")]));
+        assert_eq!(relayed["user-agent"], "");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! kro itself on one kube-apiserver; a hub with another one as its spoke, and an embedded cluster: the same scenarios to all
-//! three, and then the same objects, to the word.
+//! kro itself on one kube-apiserver; a hub with another one as its spoke, and an embedded cluster; root of another hub: the
+//! same scenarios to all four, and then the same objects, to the word.
 //!
 //! The scenarios are data, in `tests/fixtures/differential`: steps that are made in all clusters, conditions that all come to,
 //! and objects that are equal then, after what cannot be (uids, times, resource versions) is taken out. What else may differ is
@@ -12,7 +12,7 @@ mod pace;
 mod scenario;
 mod side;
 
-use std::{path::Path, process::Command, time::Duration};
+use std::{path::Path, process::Command, sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::join_all, stream};
 use serde_json::{Value, json};
@@ -32,6 +32,9 @@ use super::stage::{INNER, say, until};
 /// Between two looks at a condition.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// What the side is called that serves no workloads.
+const ROOT: &str = "in root";
+
 /// Flags of both, beside kro's defaults.
 const SWITCHES: &[&str] = &[
     "--feature-gates=CELOmitFunction=true",
@@ -41,10 +44,10 @@ const SWITCHES: &[&str] = &[
 
 /// Clusters that are served the same scenarios.
 struct Sides {
-    kro: Side,
-    /// A hub's: at the path of a real spoke, and in an embedded cluster.
-    ours: Vec<Side>,
-    agreed: Agreed,
+    kro: Arc<Side>,
+    /// A hub's: at the path of a real spoke, in an embedded cluster, and in root.
+    ours: Vec<Arc<Side>>,
+    agreed: Arc<Agreed>,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +60,8 @@ async fn definitions_live_at_a_hub_as_with_kro() {
         arguments: SWITCHES.iter().map(|&it| it.to_owned()).collect(),
         ..Settings::default()
     };
-    let hub = Hub::start_with(settings).await;
+    // A definition of root is one of every cluster: root has a hub of its own.
+    let (hub, alone) = tokio::join!(Hub::start_with(settings.clone()), Hub::start_with(settings));
     hub.join(&east).await;
     hub.root().apply(INNER).await;
     let account = ["get", "serviceaccount", "default", "-n", "default"];
@@ -74,10 +78,11 @@ async fn definitions_live_at_a_hub_as_with_kro() {
         ours: vec![
             Side::connect("at the path", &file, "/clusters/east").await,
             Side::connect("embedded", &file, "/clusters/inner").await,
+            Side::connect(ROOT, &alone.kubeconfig(), "").await,
         ],
-        agreed: Agreed::read(&folder.join("agreed.yaml")),
+        agreed: Agreed::read(&folder.join("agreed.yaml")).into(),
     };
-    let mut programs = vec![&controller, hub.process()];
+    let mut programs = vec![&controller, hub.process(), alone.process()];
     for spoke in [&kros, &east] {
         programs.extend([spoke.api(), spoke.etcd()]);
     }
@@ -94,9 +99,10 @@ async fn play_all(sides: &Sides, scenarios: &[Scenario]) {
     let count = scenarios.len();
     say(&format!("{count} scenarios, {refusals} of them refusals"));
     let played = scenarios.iter().map(|scenario| {
-        let played = play(sides, &scenario.steps);
+        let sides = sides.that_serve(scenario);
         async move {
-            let failed = format!("{}: {}", scenario.name, played.await.err()?);
+            let played = play(&sides, &scenario.steps).await;
+            let failed = format!("{}: {}", scenario.name, played.err()?);
             say(&failed);
             Some(failed)
         }
@@ -324,6 +330,17 @@ async fn same_at(sides: &Sides, ours: &Side, words: &str) -> Result<(), String> 
 impl Sides {
     /// Returns all of them, kro first.
     fn all(&self) -> impl Iterator<Item = &Side> {
-        std::iter::once(&self.kro).chain(&self.ours)
+        let all = std::iter::once(&self.kro).chain(&self.ours);
+        all.map(|side| &**side)
+    }
+
+    /// Those that serve the kinds of a scenario's resources.
+    fn that_serve(&self, scenario: &Scenario) -> Self {
+        let serves = |side: &&Arc<Side>| !scenario.has_workloads || side.name != ROOT;
+        Self {
+            kro: Arc::clone(&self.kro),
+            ours: self.ours.iter().filter(serves).cloned().collect(),
+            agreed: Arc::clone(&self.agreed),
+        }
     }
 }

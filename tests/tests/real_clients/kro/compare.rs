@@ -13,6 +13,7 @@ pub(super) struct Agreed {
 /// One of them: a pattern of the object (`kind/name`), a JSON pointer in it with `*` for any part, and the reason.
 struct Entry {
     object: regex::Regex,
+    except: Option<regex::Regex>,
     path: Vec<String>,
 }
 
@@ -113,9 +114,11 @@ impl Agreed {
         };
         let entries = read.iter().map(|entry| {
             assert!(field(entry, "reason").len() > 20, "{entry} says why");
+            let pattern =
+                |text: &str| regex::Regex::new(&format!("^(?:{text})$")).expect("a pattern");
             Entry {
-                object: regex::Regex::new(&format!("^(?:{})$", field(entry, "object")))
-                    .expect("a pattern"),
+                object: pattern(&field(entry, "object")),
+                except: entry["except"].as_str().map(pattern),
                 path: field(entry, "path")
                     .split('/')
                     .skip(1)
@@ -151,7 +154,8 @@ impl Agreed {
             text(&ours["metadata"]["name"])
         );
         for (index, entry) in self.entries.iter().enumerate() {
-            if !entry.object.is_match(&name) {
+            let excepted = entry.except.as_ref().is_some_and(|it| it.is_match(&name));
+            if excepted || !entry.object.is_match(&name) {
                 continue;
             }
             let before = (kro.clone(), ours.clone());

@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 pub(super) struct Scenario {
     pub(super) name: String,
     pub(super) steps: Vec<Step>,
+    /// Whether root does not serve the kinds of its resources (`workloads: true`).
+    pub(super) has_workloads: bool,
 }
 
 /// What is made, or looked at, on all sides.
@@ -70,6 +72,7 @@ impl Scenario {
             return Self {
                 name: format!("refused {title}"),
                 steps: vec![Step::Define(definition)],
+                has_workloads: false,
             };
         }
         let title = document["scenario"].as_str();
@@ -78,6 +81,7 @@ impl Scenario {
         Self {
             name: title.expect("it has a name").to_owned(),
             steps: steps.expect("its steps can be read"),
+            has_workloads: document["workloads"] == true,
         }
     }
 

@@ -1,6 +1,11 @@
 //! One of the clusters that are served the same scenarios: its objects, by the words that kubectl takes, over one connection.
 
-use std::{collections::HashMap, path::Path, sync::Mutex, time::Duration};
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use kube::{
     Client, Config,
@@ -62,18 +67,22 @@ impl Refused {
 
 impl Side {
     /// Connects as the user of a kubeconfig.
-    pub(super) async fn connect(name: &'static str, file: &Path, prefix: &'static str) -> Self {
+    pub(super) async fn connect(
+        name: &'static str,
+        file: &Path,
+        prefix: &'static str,
+    ) -> Arc<Self> {
         let kubeconfig = Kubeconfig::read_from(file).expect("a kubeconfig");
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
         let mut config = config.expect("it can be used");
         config.read_timeout = Some(ANSWER_MAX);
-        Self {
+        Arc::new(Self {
             name,
             client: Client::try_from(config).expect("a client"),
             prefix,
             known: Mutex::default(),
-        }
+        })
     }
 
     /// Applies an object, as kubectl does on the server's side.
