@@ -64,6 +64,7 @@ async fn spend_in_policies(pair: &Pair) {
                 "validations": [{"expression": "variables.all || true"}, {"expression": "variables.all"}]}),
             407,
         ),
+        ("all variables", all_variables(inner), 371),
         (
             "match conditions",
             json!({"matchConditions": (0..3).map(|index| json!({"name": format!("c{index}"), "expression": inner}))
@@ -92,6 +93,19 @@ async fn spend_in_policies(pair: &Pair) {
             assert_eq!((left.status, right.status), (200, 200), "{name}");
         }
     }
+}
+
+/// Twelve variables, each below its own limit.
+fn all_variables(expression: &str) -> Value {
+    let names: Vec<String> = (0..12).map(|index| format!("v{index}")).collect();
+    let variables = names
+        .iter()
+        .map(|name| json!({"name": name, "expression": expression}));
+    let read: Vec<String> = names
+        .iter()
+        .map(|name| format!("variables.{name}"))
+        .collect();
+    json!({"variables": variables.collect::<Vec<_>>(), "validations": [{"expression": read.join(" && ")}]})
 }
 
 /// Returns the largest size that is accepted, of two of which the first one is.
