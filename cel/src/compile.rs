@@ -9,7 +9,11 @@
 //!
 //! Source: `cel-go/cel/env.go` for the order of the stages.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::error::Error as _;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use cel::Env;
 use cel::common::ast::{IdedExpr, SourceInfo};
@@ -45,6 +49,66 @@ pub struct Inspection {
     pub unknown_members: Vec<String>,
 }
 
+/// An environment that parses each text once: the expressions of a definition are inspected before they are compiled, and
+/// parsing is most of the work.
+#[derive(Debug)]
+pub struct Reader {
+    environment: Arc<Environment>,
+    parsed: RefCell<HashMap<String, Rc<Parsed>>>,
+}
+
+/// An expression, and where its parts are in the text.
+#[derive(Debug)]
+struct Parsed {
+    expr: IdedExpr,
+    positions: SourceInfo,
+}
+
+// === impl Reader ===
+
+impl Reader {
+    /// Makes a reader that has not read anything.
+    pub fn new(environment: Arc<Environment>) -> Self {
+        Self {
+            environment,
+            parsed: RefCell::default(),
+        }
+    }
+
+    /// As [`Environment::inspect`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn inspect(&self, text: &str) -> Result<Inspection, CompileError> {
+        inspect(&self.environment, text, &*self.parse(text)?)
+    }
+
+    /// As [`Environment::compile`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn compile(
+        &self,
+        text: &str,
+        declarations: &Declarations,
+    ) -> Result<Program, CompileError> {
+        let parsed = self.parse(text)?;
+        compile(&self.environment, text, &parsed, Some(declarations))
+    }
+
+    fn parse(&self, text: &str) -> Result<Rc<Parsed>, CompileError> {
+        if let Some(parsed) = self.parsed.borrow().get(text) {
+            return Ok(Rc::clone(parsed));
+        }
+        let parsed = Rc::new(parse(Source::new(text), text)?);
+        let mut known = self.parsed.borrow_mut();
+        known.insert(text.to_owned(), Rc::clone(&parsed));
+        Ok(parsed)
+    }
+}
+
 // === impl Environment ===
 
 impl Environment {
@@ -59,7 +123,8 @@ impl Environment {
         source: &str,
         declarations: &Declarations,
     ) -> Result<Program, CompileError> {
-        compile(self, source, Some(declarations))
+        let parsed = parse(Source::new(source), source)?;
+        compile(self, source, &parsed, Some(declarations))
     }
 
     /// Compiles an expression without declarations: every name is a variable, and types are judged
@@ -70,7 +135,8 @@ impl Environment {
     /// The expression does not parse, is too long or too deep, or calls a function that does not
     /// exist.
     pub fn compile_unchecked(&self, source: &str) -> Result<Program, CompileError> {
-        compile(self, source, None)
+        let parsed = parse(Source::new(source), source)?;
+        compile(self, source, &parsed, None)
     }
 
     /// Reads an expression without declarations: which names and functions does it use?
@@ -79,7 +145,7 @@ impl Environment {
     ///
     /// The expression does not parse, or is too long or too deep.
     pub fn inspect(&self, source: &str) -> Result<Inspection, CompileError> {
-        inspect(self, source)
+        inspect(self, source, &parse(Source::new(source), source)?)
     }
 }
 
@@ -87,13 +153,12 @@ impl Environment {
 fn compile(
     environment: &Environment,
     text: &str,
+    parsed: &Parsed,
     declarations: Option<&Declarations>,
 ) -> Result<Program, CompileError> {
-    let source = Source::new(text);
-    let (expr, positions) = parse(source, text)?;
     let names = declarations.map_or(Names::Any, Names::Declared);
-    let mut lowering = Lowering::new(environment, names, source, &positions);
-    let (mut node, ty) = lowering.lower(&expr);
+    let mut lowering = Lowering::new(environment, names, Source::new(text), &parsed.positions);
+    let (mut node, ty) = lowering.lower(&parsed.expr);
     // What a call yields may be known only by what stands around it: `o.flatten().sum()` sums integers.
     node.for_each_type(&mut |ty| *ty = lowering.mapping.resolve(ty));
     let (ty, uses) = lowering.finish(&ty)?;
@@ -102,26 +167,30 @@ fn compile(
 }
 
 /// Reads what an expression uses.
-fn inspect(environment: &Environment, text: &str) -> Result<Inspection, CompileError> {
+fn inspect(
+    environment: &Environment,
+    text: &str,
+    parsed: &Parsed,
+) -> Result<Inspection, CompileError> {
     let source = Source::new(text);
-    let (expr, positions) = parse(source, text)?;
-    let mut lowering = Lowering::new(environment, Names::Any, source, &positions);
-    drop(lowering.lower(&expr));
+    let mut lowering = Lowering::new(environment, Names::Any, source, &parsed.positions);
+    drop(lowering.lower(&parsed.expr));
     lowering.inspected()
 }
 
-fn parse(source: Source<'_>, text: &str) -> Result<(IdedExpr, SourceInfo), CompileError> {
+fn parse(source: Source<'_>, text: &str) -> Result<Parsed, CompileError> {
     if let Some(refusal) = guard::refusal(text) {
         let issue = Issue::new(1, 1, refusal);
         return Err(source.error(vec![issue], CompileErrorKind::Limit));
     }
     // An environment of the parser crate without its macros leaves macros as calls, for us.
-    Env::default()
+    let parsed = Env::default()
         .with_optional_support(true)
         .parser()
         .enable_ident_escape_syntax(true)
-        .parse_with_source_info(text)
-        .map_err(|errors| parse_error(source, &errors))
+        .parse_with_source_info(text);
+    let (expr, positions) = parsed.map_err(|errors| parse_error(source, &errors))?;
+    Ok(Parsed { expr, positions })
 }
 
 fn parse_error(source: Source<'_>, errors: &ParseErrors) -> CompileError {

@@ -45,7 +45,7 @@ mod value;
 pub use allowance::{Allowance, Unevaluated};
 pub use bindings::Bindings;
 pub use budget::Budget;
-pub use compile::Inspection;
+pub use compile::{Inspection, Reader};
 pub use cost::Sizes;
 pub use declarations::Declarations;
 pub use environment::Environment;

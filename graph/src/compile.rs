@@ -19,13 +19,14 @@ mod status;
 mod types;
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use api::crd::CustomResourceDefinition;
 use api::kro::RgdSpec;
 use api::{GroupVersionKind, GroupVersionResource};
 use dialect::{json::type_word, quote};
-use expressions::Environment;
+use expressions::{Environment, Reader};
 use schema::Schema;
 use serde_json::{Map, Value};
 
@@ -117,13 +118,14 @@ pub fn compile_with(
     } else {
         Environment::kro()
     };
-    let (drafts, order) = dependencies::connect(drafts, Arc::clone(&environment), options)
+    let reader = Rc::new(Reader::new(environment));
+    let (drafts, order) = dependencies::connect(drafts, Rc::clone(&reader), options)
         .map_err(|error| format!("failed to build dependency graph: {error}"))?;
     if options.omit {
-        resource::check_identities(&drafts, &environment, !names.cluster_scoped)?;
+        resource::check_identities(&drafts, &reader, !names.cluster_scoped)?;
     }
     let instance_type = types::instance_type(&spec_schema, names.cluster_scoped)?;
-    let mut compiler = Compiler::new(&drafts, environment, &instance_type, &order);
+    let mut compiler = Compiler::new(&drafts, reader, &instance_type, &order);
     let mut nodes = order
         .iter()
         .map(|id| compiler.node(id))

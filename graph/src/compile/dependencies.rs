@@ -6,10 +6,10 @@
 //! Source: kro `pkg/graph/builder.go` buildDependencyGraph.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use dialect::{quote, words};
-use expressions::Environment;
+use expressions::Reader;
 
 use super::resource::Draft;
 use super::{CompileOptions, Connected};
@@ -20,7 +20,7 @@ use crate::scalar::Source;
 /// Connects the resources; gives them back by id, with their dependencies, and the topological order of the ids.
 pub(super) fn connect(
     drafts: Vec<Draft>,
-    environment: Arc<Environment>,
+    reader: Rc<Reader>,
     options: &CompileOptions,
 ) -> Result<(Connected, Vec<String>), String> {
     let mut builder = dag::Builder::default();
@@ -30,7 +30,7 @@ pub(super) fn connect(
             .map_err(|error| format!("failed to add vertex to graph: {error}"))?;
     }
     let ids: Vec<String> = drafts.iter().map(|draft| draft.id.clone()).collect();
-    let inspector = Inspector::new(environment, &ids);
+    let inspector = Inspector::new(reader, &ids);
     let mut by_id = BTreeMap::new();
     let mut refused = None;
     for mut draft in drafts {

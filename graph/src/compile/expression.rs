@@ -3,10 +3,11 @@
 //! Source: kro `pkg/graph/builder.go` validateAndCompileNode, `pkg/graph/build_context.go`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use dialect::quote;
-use expressions::{DeclType, Declarations, Environment};
+use expressions::{DeclType, Declarations, Reader};
 
 use super::inspect::{Inspector, OMIT};
 use super::resource::Draft;
@@ -20,7 +21,7 @@ use crate::template::Found;
 /// Compiles the expressions of a definition against the declared types.
 pub(super) struct Compiler<'a> {
     connected: &'a Connected,
-    environment: Arc<Environment>,
+    reader: Rc<Reader>,
     pub(super) inspector: Inspector,
     declarations: Declarations,
     /// The position of each id in the topological order.
@@ -38,7 +39,7 @@ pub(super) type Extra<'a> = [(&'a str, DeclType, Reference)];
 impl<'a> Compiler<'a> {
     pub(super) fn new(
         connected: &'a Connected,
-        environment: Arc<Environment>,
+        reader: Rc<Reader>,
         instance: &SharedSchema,
         order: &[String],
     ) -> Self {
@@ -51,8 +52,8 @@ impl<'a> Compiler<'a> {
         let ids: Vec<&String> = connected.drafts.keys().collect();
         Self {
             connected,
-            inspector: Inspector::new(Arc::clone(&environment), &ids),
-            environment,
+            inspector: Inspector::new(Rc::clone(&reader), &ids),
+            reader,
             declarations,
             positions: order.iter().cloned().zip(0..).collect(),
             apply_orders: connected.dag.apply_orders(),
@@ -273,7 +274,7 @@ impl<'a> Compiler<'a> {
             declarations.to_mut().declare(*name, declared.clone());
         }
         let program = self
-            .environment
+            .reader
             .compile(&source.text, &declarations)
             .map_err(|error| error.message)?;
         let output = program.result_type().clone();

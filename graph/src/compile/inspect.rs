@@ -3,10 +3,10 @@
 //! Source: kro `pkg/cel/ast/inspector.go`, `pkg/graph/builder.go` inspectExpressionRestricted.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use dialect::words;
-use expressions::Environment;
+use expressions::Reader;
 
 use crate::scalar::Source;
 
@@ -15,7 +15,7 @@ pub(super) const OMIT: &str = "omit";
 
 /// Parses expressions and tells what they name, without types.
 pub(super) struct Inspector {
-    environment: Arc<Environment>,
+    reader: Rc<Reader>,
     known: BTreeSet<String>,
 }
 
@@ -33,13 +33,13 @@ pub(super) struct Inspection {
 // === impl Inspector ===
 
 impl Inspector {
-    pub(super) fn new<S: AsRef<str>>(environment: Arc<Environment>, ids: &[S]) -> Self {
+    pub(super) fn new<S: AsRef<str>>(reader: Rc<Reader>, ids: &[S]) -> Self {
         let ids = ids
             .iter()
             .map(AsRef::as_ref)
             .chain(["schema", "each", "runtime"]);
         Self {
-            environment,
+            reader,
             known: ids.map(str::to_owned).collect(),
         }
     }
@@ -47,7 +47,7 @@ impl Inspector {
     /// Inspects an expression.
     pub(super) fn inspect(&self, source: &Source) -> Result<Inspection, String> {
         let inspection = self
-            .environment
+            .reader
             .inspect(&source.text)
             .map_err(|error| error.message)?;
         let is_omit = |name: &String| name == OMIT;

@@ -3,13 +3,13 @@
 //! Source: kro `pkg/graph/builder.go` rgResourceSpec and buildResourceNode, `pkg/graph/validation.go`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use api::kro::{RgdResource, keys};
 use api::validation::is_dns1035_label;
 use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
 use dialect::{json::type_word, quote};
-use expressions::Environment;
+use expressions::Reader;
 use serde_json::{Value, json};
 
 use super::inspect::Inspector;
@@ -294,11 +294,11 @@ fn read_dimensions(
 /// Refuses `omit()` where an object would lose its identity.
 pub(crate) fn check_identities(
     connected: &Connected,
-    environment: &Arc<Environment>,
+    reader: &Rc<Reader>,
     instance_namespaced: bool,
 ) -> Result<(), String> {
     let none: [&str; 0] = [];
-    let inspector = Inspector::new(Arc::clone(environment), &none);
+    let inspector = Inspector::new(Rc::clone(reader), &none);
     for draft in connected.drafts.values() {
         for field in &draft.fields {
             let is_identity = match field.path.as_str() {
@@ -306,10 +306,11 @@ pub(crate) fn check_identities(
                 "metadata.namespace" => draft.namespaced && !instance_namespaced,
                 _ => false,
             };
-            let uses_omit = inspector
-                .inspect(&field.source)
-                .is_ok_and(|inspection| inspection.uses_omit);
-            if is_identity && uses_omit {
+            let uses_omit = || {
+                let inspection = inspector.inspect(&field.source);
+                inspection.is_ok_and(|it| it.uses_omit)
+            };
+            if is_identity && uses_omit() {
                 return Err(format!(
                     "resource {}: omit() cannot be used at path {} — the field is required and must resolve to a \
                      concrete value",
