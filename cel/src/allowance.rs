@@ -12,9 +12,9 @@ use crate::value::Value;
 const CALL_COST_MAX: u64 = 1_000_000;
 /// The most that evaluations may cost together (`RuntimeCELCostBudget`).
 const COST_MAX: u64 = 10_000_000;
-/// Steps of all evaluations together: an expression whose work is far more than what Kubernetes counts ends by these. What
-/// costs nothing, such as `&&` and a constant, takes a step; a unit of plain rules is one to two steps.
-const STEPS_MAX: u64 = 3 * COST_MAX;
+/// Steps for each unit of all evaluations together: an expression whose work is far more than what Kubernetes counts ends by
+/// these. What costs nothing, such as `&&` and a constant, takes a step; a unit of plain rules is one to two steps.
+const STEPS_PER_UNIT: u64 = 3;
 
 /// What evaluations may still cost together, in units of Kubernetes. Each of them may cost a million units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,17 +36,14 @@ pub enum Unevaluated {
 
 impl Allowance {
     /// What the rules of one object have, and the expressions of one binding of a policy.
-    pub const DEFAULT: Self = Self {
-        cost: COST_MAX,
-        steps: STEPS_MAX,
-    };
+    pub const DEFAULT: Self = Self::of_cost(COST_MAX);
 
-    /// The allowance with another limit of cost.
+    /// An allowance of so many units.
     #[must_use]
     pub const fn of_cost(cost: u64) -> Self {
         Self {
             cost,
-            steps: STEPS_MAX,
+            steps: cost.saturating_mul(STEPS_PER_UNIT),
         }
     }
 
@@ -96,7 +93,7 @@ mod tests {
         let list = json!({"l": vec![1; 1000]});
         let mut bindings = Bindings::new();
         bindings.json("self", &list);
-        // 1,000 rounds of 5 units, each with 1,000 of 5: `self.l` costs two more.
+        // A million comparisons of five units.
         let square = program("self.l.all(i, self.l.all(j, i == j))");
         let mut allowance = Allowance::DEFAULT;
         let result = allowance.evaluate(&square, &bindings);
@@ -116,15 +113,16 @@ mod tests {
         bindings.json("self", &object);
         // The name, the field and the comparison.
         let three = program("self.a == 'x'");
-        let mut allowance = Allowance::of_cost(6);
+        let of = |cost| Allowance {
+            cost,
+            ..Allowance::DEFAULT
+        };
+        let mut allowance = of(6);
         for _ in 0..2 {
             allowance.evaluate(&three, &bindings).expect("three of six");
         }
-        assert!(
-            allowance.is_exhausted(),
-            "two times three of six are left: none"
-        );
-        let mut allowance = Allowance::of_cost(5);
+        assert!(allowance.is_exhausted(), "two times three of six");
+        let mut allowance = of(5);
         allowance
             .evaluate(&three, &bindings)
             .expect("three of five");
@@ -134,8 +132,19 @@ mod tests {
         );
         // Also where the expression fails.
         let fails = program("self.b == 'x'");
-        let mut allowance = Allowance::of_cost(1);
+        let mut allowance = of(1);
         let result = allowance.evaluate(&fails, &bindings);
         assert_eq!(result.err(), Some(Unevaluated::Exhausted));
+    }
+
+    #[test]
+    fn what_gives_back_may_be_an_operand() {
+        let lists = vec!["[1]"; 50].join(", ");
+        let source = format!(
+            "lists.range(50).size() == 50 && optional.of(dyn([{lists}]).flatten(-1) == [] || true).optMap(v, v).hasValue()"
+        );
+        let mut allowance = Allowance::DEFAULT;
+        let value = allowance.evaluate(&program(&source), &Bindings::new());
+        assert_eq!(value.expect("it is decided").as_bool(), Some(true));
     }
 }

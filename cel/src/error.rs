@@ -68,6 +68,9 @@ const PENDING: [&str; 4] = [
     "index out of bounds",
 ];
 
+/// What is said where an evaluation costs too much.
+pub(crate) const COST_EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
+
 /// A failure inside the evaluator.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
@@ -131,7 +134,7 @@ impl Failure {
     #[cold]
     pub(crate) fn cost() -> Self {
         Self::Error(Box::new(EvaluateError {
-            message: "operation cancelled: actual cost limit exceeded".to_owned(),
+            message: COST_EXCEEDED.to_owned(),
             class: ErrorClass::Cost,
         }))
     }

@@ -1,15 +1,15 @@
 //! Evaluation: a walk over the tree of a program.
 //!
 //! Every node takes a step, and costs what it costs in Kubernetes ([`crate::price`]): a name one unit, but none where it is
-//! a side of a choice or stands between the brackets of an index, because cel-go does not observe these. Errors pass through everything but `&&`, `||`, `all` and `exists`,
-//! which give way to the operand that decides; a spent budget passes through these too. The depth
-//! of the walk is bounded by the depth of the program, which the compiler bounds.
+//! a side of a choice or stands between the brackets of an index, because cel-go does not observe these. Errors pass
+//! through everything but `&&`, `||`, `all` and `exists`, which give way to the operand that decides; a spent budget passes
+//! through these too. The depth of the walk is bounded by the depth of the program, which the compiler bounds.
 
 use std::sync::Arc;
 
 use crate::bindings::{Bindings, Composed};
 use crate::budget::{Budget, Meter};
-use crate::error::Failure;
+use crate::error::{COST_EXCEEDED, Failure};
 use crate::node::{Call, Construct, Element, Entry, Node, OptionalMap, OrElse};
 use crate::price::{self, UNIT};
 use crate::types::DeclType;
@@ -24,9 +24,6 @@ pub(crate) use select::is_qualifier;
 
 /// An entry of a map that is made, in its list and in its final place.
 const ENTRY_BYTES: u64 = 128;
-
-/// What Kubernetes says of a variable that was ended.
-const COST_EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
 /// How many variables may be evaluated for each other: each takes as much stack as an expression.
 const COMPOSED_DEPTH_MAX: usize = 8;
@@ -425,7 +422,8 @@ impl<'v> Evaluator<'_, 'v> {
         let before = self.meter.cost();
         let operand = self.evaluate(&map.operand)?;
         self.meter.pay(UNIT)?;
-        let price = self.meter.cost() - before;
+        // An operand may have given back.
+        let price = self.meter.cost().saturating_sub(before);
         let value = match operand.0 {
             Kind::Optional(Some(value)) => Ok((*value).clone()),
             Kind::Optional(None) => {

@@ -114,22 +114,26 @@ impl Price {
     }
 }
 
+// === impl Weight ===
+
+impl Weight {
+    fn price(self, by_length: impl FnOnce() -> u64) -> u64 {
+        match self {
+            Self::Free => 0,
+            Self::Unit => UNIT,
+            Self::Length => by_length(),
+        }
+    }
+}
+
 /// What `+` costs.
 pub(crate) fn of_sum(weight: Weight, left: &Value<'_>, right: &Value<'_>) -> u64 {
-    match weight {
-        Weight::Free => 0,
-        Weight::Unit => UNIT,
-        Weight::Length => scaled(size(left).saturating_add(size(right)), TRAVERSAL),
-    }
+    weight.price(|| scaled(size(left).saturating_add(size(right)), TRAVERSAL))
 }
 
 /// What it costs to compare two values.
 pub(crate) fn of_comparison(weight: Weight, left: &Value<'_>, right: &Value<'_>) -> u64 {
-    match weight {
-        Weight::Free => 0,
-        Weight::Unit => UNIT,
-        Weight::Length => scaled(size(left).min(size(right)), TRAVERSAL),
-    }
+    weight.price(|| scaled(size(left).min(size(right)), TRAVERSAL))
 }
 
 /// How large a value is to cel-go: characters, bytes, items or entries, and one for what has none of them.
