@@ -22,7 +22,8 @@ pub mod keys;
 
 pub use definitions::definitions;
 pub use gates::{
-    CEL_OMIT_FUNCTION, FeatureGates, INSTANCE_NODE_STATUS, INSTANCE_SCALE, parse_switch,
+    CEL_OMIT_FUNCTION, FeatureGates, INSTANCE_NODE_STATUS, INSTANCE_SCALE,
+    RESOURCE_DELETION_POLICY, parse_switch,
 };
 
 /// The group of ResourceGraphDefinitions and the default group of the kinds that they generate.

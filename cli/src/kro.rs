@@ -37,8 +37,9 @@ pub(crate) struct Flags {
 #[derive(Debug, Args)]
 pub(crate) struct Gates {
     /// Which alpha features are on, as NAME=BOOL,...: CELOmitFunction permits omit() in templates; InstanceNodeStatus lets the
-    /// status of instances say how their nodes are; InstanceScale gives them the scale subresource that their definition asks for. kro has
-    /// neither of the last two.
+    /// status of instances say how their nodes are; InstanceScale gives them the scale subresource that their definition asks for;
+    /// ResourceDeletionPolicy lets children stay that are not wanted any more, where their annotation says so. kro has none of the last
+    /// three.
     #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true, value_parser = FeatureGates::parse)]
     feature_gates: FeatureGates,
 }
@@ -69,6 +70,7 @@ impl Gates {
             omit: self.feature_gates.omit,
             node_status: self.feature_gates.node_status.unwrap_or_default(),
             scale: self.feature_gates.scale,
+            deletion_policy: self.feature_gates.deletion_policy,
             ..graph::CompileOptions::default()
         }
     }

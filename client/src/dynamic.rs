@@ -131,6 +131,8 @@ pub enum Answer {
 pub struct DeleteRequest {
     /// The uid that the object must have.
     pub uid: Option<String>,
+    /// The version that the object must have.
+    pub resource_version: Option<String>,
     /// What becomes of its dependents.
     pub propagation: Option<Propagation>,
 }
@@ -154,6 +156,18 @@ struct WireList {
     #[serde(default)]
     metadata: ListMeta,
     items: Option<Vec<Value>>,
+}
+
+// === impl DeleteRequest ===
+
+impl DeleteRequest {
+    /// Deletes the object of a uid, and nothing else that has its name by then.
+    pub fn of(uid: impl Into<String>) -> Self {
+        Self {
+            uid: Some(uid.into()),
+            ..Self::default()
+        }
+    }
 }
 
 // === impl Dynamic ===
@@ -382,7 +396,7 @@ impl Dynamic {
     /// Deletes an object.
     ///
     /// # Errors
-    /// An object that is not there is an error, by [`Error::is_not_found`]; so is one with another uid, by
+    /// An object that is not there is an error, by [`Error::is_not_found`]; so is one with another uid or version, by
     /// [`Error::is_conflict`].
     pub async fn delete(
         &self,
@@ -392,6 +406,8 @@ impl Dynamic {
     ) -> Result<Deleted, Error> {
         let mut options = api::query::DeleteOptions::default();
         options.preconditions.uid.clone_from(&request.uid);
+        let version = &request.resource_version;
+        options.preconditions.resource_version.clone_from(version);
         options.propagation = request.propagation;
         options.dry_run = self.is_trial;
         let target = Path::object(endpoint, name, None)?;

@@ -47,6 +47,7 @@ pub const DIMENSIONS_MAX: usize = 10;
 
 /// What a compilation permits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each gate")]
 pub struct CompileOptions {
     /// Whether `omit()` may be used; kro's feature gate `CELOmitFunction`.
     pub omit: bool,
@@ -56,6 +57,8 @@ pub struct CompileOptions {
     pub node_status: bool,
     /// Whether instances have the scale subresource that their definition asks for.
     pub scale: bool,
+    /// Whether children stay that nothing wants any more, where their annotation says so.
+    pub deletion_policy: bool,
 }
 
 /// Why a definition was refused. `Display` is kro's text, as it stands in the condition `GraphAccepted`.
@@ -113,6 +116,9 @@ pub fn compile_with(
     };
     let spec_schema = instance_spec_schema(spec).map_err(failed)?;
     let drafts = draft_resources(spec, resolver, names.cluster_scoped)?;
+    if options.deletion_policy {
+        resource::check_policies(&drafts).map_err(failed)?;
+    }
     let environment = if options.omit {
         Environment::kro_with_omit()
     } else {
@@ -317,6 +323,7 @@ impl Default for CompileOptions {
             dimensions_max: DIMENSIONS_MAX,
             node_status: false,
             scale: false,
+            deletion_policy: false,
         }
     }
 }

@@ -5,11 +5,15 @@
 //!
 //! Source: kro `pkg/controller/instance/deletion.go`.
 
+mod policy;
+
 use std::sync::Arc;
 
 use api::kro::keys;
 use api::meta;
 use serde_json::Value;
+
+pub use policy::ChildPolicy;
 
 /// The wave of children without a number.
 const LAST: i64 = 0;

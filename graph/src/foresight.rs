@@ -14,6 +14,7 @@ use api::kro::keys;
 use api::{GroupVersionKind, meta};
 use serde_json::Value;
 
+use crate::deletion::ChildPolicy;
 use crate::drift::{Applied, digest};
 use crate::graph::CompiledGraph;
 use crate::inventory::applyset_id;
@@ -51,7 +52,7 @@ pub struct Subject<'a> {
 /// What would become of the children of an instance.
 #[derive(Clone, Debug, Default)]
 pub struct Foreseen {
-    /// The children that would be made, changed and deleted: in the order of the nodes, deletions last.
+    /// The children that would be made, changed, and let go: in the order of the nodes, what is let go last.
     pub children: Vec<ChildChange>,
     /// How many children there would be.
     pub wanted_count: usize,
@@ -89,6 +90,10 @@ pub enum ChildAction {
     Update,
     /// It is deleted.
     Delete,
+    /// It is no longer wanted, and stays: its deletion policy says so.
+    Retain,
+    /// It is no longer wanted, and stays as nobody's.
+    Orphan,
 }
 
 /// A field that changes.
@@ -147,7 +152,11 @@ impl CompiledGraph {
         if now.plan.failure.is_none() {
             let unwanted = live.iter().filter(|(it, _)| !wanted.contains(it));
             let told = unwanted.filter(|(_, live)| is_told(&now.plan, live));
-            children.extend(told.map(|(reference, live)| deletion_of(reference, live)));
+            let ends = told.map(|(reference, live)| end_of(reference, live, subject.settings));
+            // What is retained bears the labels for ever: that is told once, when it is no longer asked for.
+            children.extend(ends.filter(|it| {
+                it.action != ChildAction::Retain || asked.contains_key(&it.reference)
+            }));
         } else {
             children.clear();
         }
@@ -261,7 +270,9 @@ fn change_of(
     (!fields.is_empty()).then(|| change(ChildAction::Update, fields))
 }
 
-fn deletion_of(reference: &ObjectRef, live: &Value) -> ChildChange {
+fn end_of(reference: &ObjectRef, live: &Value, settings: &Settings) -> ChildChange {
+    let has_policy = settings.compile.deletion_policy;
+    let policy = has_policy.then(|| ChildPolicy::of(live));
     let gvk = GroupVersionKind::from_object(live);
     let gvk = gvk.unwrap_or_else(|| GroupVersionKind::new(&reference.group, "", &reference.kind));
     ChildChange {
@@ -270,7 +281,12 @@ fn deletion_of(reference: &ObjectRef, live: &Value) -> ChildChange {
             .to_owned(),
         reference: reference.clone(),
         gvk,
-        action: ChildAction::Delete,
+        action: match policy {
+            None | Some(Ok(ChildPolicy::Delete)) => ChildAction::Delete,
+            Some(Ok(ChildPolicy::Orphan)) => ChildAction::Orphan,
+            // The hub waits for a policy, and leaves the object where it is.
+            Some(Ok(ChildPolicy::Retain) | Err(_)) => ChildAction::Retain,
+        },
         fields: Vec::new(),
     }
 }
@@ -380,6 +396,8 @@ impl ChildAction {
             Self::Create => "Create",
             Self::Update => "Update",
             Self::Delete => "Delete",
+            Self::Retain => "Retain",
+            Self::Orphan => "Orphan",
         }
     }
 }

@@ -4,7 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use api::kro;
+use api::{
+    kro,
+    wheelhouse::keys::{ANNOTATION_DELETION_POLICY, ANNOTATION_OWNER_REFERENCES},
+};
 use serde_json::{Value, json};
 
 use crate::{dice::Dice, spoke::Key};
@@ -29,6 +32,8 @@ pub struct Shape {
     pub gate: bool,
     /// An object without a namespace.
     pub role: bool,
+    /// Objects that stay when nothing wants them any more: one that is retained, and one that is orphaned.
+    pub kept: bool,
 }
 
 /// A definition.
@@ -71,16 +76,18 @@ impl Shape {
             outside: dice.chance(300),
             gate: dice.chance(300),
             role: dice.chance(300),
+            kept: false,
         }
     }
 
-    /// All nodes: with a collection of three, ten objects of a graph.
+    /// All nodes that go with their instance: with a collection of three, ten objects of a graph.
     pub const ALL: Self = Self {
         items: true,
         extra: true,
         outside: true,
         gate: true,
         role: true,
+        kept: false,
     };
 }
 
@@ -130,6 +137,7 @@ impl Definition {
             outside,
             gate,
             role,
+            kept,
         } = self.shape;
         if outside {
             resources.push(
@@ -169,9 +177,14 @@ impl Definition {
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
                 "metadata": {"name": name, "labels": {"flavor": format!("f{}", self.flavor)}}, "rules": []}}));
         }
+        let mut annotations = json!({});
+        if kept {
+            resources.extend(self.kept_nodes());
+            annotations[ANNOTATION_OWNER_REFERENCES] = json!("true");
+        }
         json!({
             "apiVersion": format!("{}/{}", kro::GROUP, kro::VERSION), "kind": kro::RGD_KIND,
-            "metadata": {"name": self.name},
+            "metadata": {"name": self.name, "annotations": annotations},
             "spec": {
                 "schema": {
                     "apiVersion": "v1alpha1", "kind": self.kind(),
@@ -180,6 +193,17 @@ impl Definition {
                 },
                 "resources": resources,
             },
+        })
+    }
+
+    /// Returns the nodes of what stays. A retained object has the name that another wish has again; an orphan one that none has again.
+    fn kept_nodes(&self) -> [Value; 2] {
+        let slugged = "${schema.metadata.name + '-kept-' + schema.spec.slug}";
+        let counted = "${schema.metadata.name + '-loose-' + string(schema.spec.rev)}";
+        [("kept", slugged, "Retain"), ("loose", counted, "Orphan")].map(|(id, name, policy)| {
+            let mut node = self.config(id, name, json!({}));
+            node["template"]["metadata"]["annotations"][ANNOTATION_DELETION_POLICY] = json!(policy);
+            node
         })
     }
 
@@ -218,6 +242,10 @@ impl Definition {
         if self.shape.gate {
             config("gate".to_owned(), &[("open", "yes")]);
             config("after".to_owned(), &[("after", &format!("{name}-gate"))]);
+        }
+        if self.shape.kept {
+            config(format!("kept-{}", wish.slug), &[]);
+            config(format!("loose-{}", wish.rev), &[]);
         }
         if self.shape.extra && wish.extra {
             let key = Key::new(

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use api::{ClusterScope, GroupVersionResource, kro, wheelhouse};
+use api::{
+    ClusterScope, GroupVersionResource,
+    kro::{self, FeatureGates},
+    wheelhouse,
+};
 use apiserver::{Hub, request::UserInfo};
 use client::{DeleteRequest, Dynamic, Endpoint, Patch};
 use serde_json::{Value, json};
@@ -52,6 +56,7 @@ pub struct Fleet {
     /// By name.
     pub spokes: BTreeMap<String, Arc<Spoke>>,
     store: Arc<SteadyStore>,
+    gates: FeatureGates,
     process: Option<Process>,
     /// The spokes' own controllers.
     controllers: Tasks,
@@ -69,7 +74,7 @@ impl Fleet {
     ///
     /// # Errors
     /// Where it cannot be started.
-    pub async fn start(seed: u64) -> Result<Self, Failure> {
+    pub async fn start(seed: u64, gates: FeatureGates) -> Result<Self, Failure> {
         let dice = Arc::new(Dice::new(seed));
         let judge = Arc::new(Judge::default());
         let store = Arc::new(SteadyStore::open().map_err(failure)?);
@@ -80,6 +85,7 @@ impl Fleet {
             judge,
             spokes: BTreeMap::new(),
             store,
+            gates,
             process: None,
             controllers: Tasks::new(),
         };
@@ -108,7 +114,10 @@ impl Fleet {
         let user = UserInfo::system(wheelhouse::keys::USER_SYNCER);
         let link = HubLink::new(&self.network, hub.in_process(user));
         let config = syncer::Config {
-            switches: syncer::Switches::default(),
+            switches: syncer::Switches {
+                gates: self.gates,
+                ..syncer::Switches::default()
+            },
             hub: kube::Client::new(link, "default"),
             hub_id: HUB_ID.to_owned(),
             brake: syncer::Brake::default(),

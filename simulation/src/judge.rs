@@ -4,6 +4,7 @@
 //!
 //! - *ledger first*: what the hub applies for an instance, the ledger in the store names already.
 //! - *ledger only*: what the hub deletes, the ledger names, and the hub has made.
+//! - *kept stays*: what has a deletion policy other than Delete is not deleted.
 //! - *foreign untouched*: what others have made is neither changed nor deleted.
 //! - *imported untouched*: what others have made of an instance's kind goes only with its instance, and its spec is never set back.
 //! - *brake*: without a confirmation, most of an instance's children never go at once.
@@ -18,7 +19,11 @@ mod memory;
 
 use std::{fmt, sync::Arc};
 
-use api::{kro, kro::keys};
+use api::{
+    kro,
+    kro::keys,
+    wheelhouse::{self, keys::ANNOTATION_DELETION_POLICY},
+};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -97,8 +102,8 @@ impl Judge {
         let Some(parts) = apiserver::objects::parse_key(observed.key) else {
             return;
         };
-        if parts.group == api::wheelhouse::INTERNAL_GROUP
-            && parts.resource == api::wheelhouse::INVENTORY_RESOURCE
+        if parts.group == wheelhouse::INTERNAL_GROUP
+            && parts.resource == wheelhouse::INVENTORY_RESOURCE
         {
             let after = observed.after();
             self.memory.lock().note_ledger(parts.name, after.as_ref());
@@ -282,6 +287,15 @@ impl Judge {
             );
             self.report("brake", &what);
         }
+        if let (Some(Origin::Child { owner }), Some(after)) = (&origin, after) {
+            if is_retained(before) {
+                memory.inherit(uid, owner);
+            }
+            let is_of_hub = |it: &Value| api::meta::label(it, wheelhouse::keys::HUB).is_some();
+            if is_of_hub(before) && !is_of_hub(after) {
+                memory.note_origin(uid, Origin::Foreign); // from now on
+            }
+        }
         let verdict = match &origin {
             Some(Origin::Foreign) | None => {
                 let verb = if is_deletion { "deleted" } else { "changed" };
@@ -302,31 +316,7 @@ impl Judge {
                     None
                 }
             }
-            Some(Origin::Child { owner }) => {
-                let is_named = memory.ledger_names_object(owner, before);
-                let instance_of = |object: &Value| -> Option<String> {
-                    let label = object["metadata"]["labels"][keys::LABEL_INSTANCE_ID].as_str();
-                    label.map(str::to_owned)
-                };
-                // A deletion leaves a label that somebody else has altered as it is, as long as a finalizer holds the object.
-                let given = after.and_then(instance_of);
-                let given = given.filter(|given| Some(given) != instance_of(before).as_ref());
-                if !is_named {
-                    let rule = if is_deletion {
-                        "ledger only"
-                    } else {
-                        "ledger first"
-                    };
-                    Some((
-                        rule,
-                        format!("{place} is written and the ledger does not name it"),
-                    ))
-                } else if given.is_some_and(|given| given != *owner) {
-                    Some(("one owner", format!("{place} becomes another instance's")))
-                } else {
-                    None
-                }
-            }
+            Some(Origin::Child { owner }) => judge_child(&memory, owner, place, (before, after)),
             Some(Origin::Event) if is_deletion => {
                 Some(("events stay", format!("{place} is deleted")))
             }
@@ -337,6 +327,52 @@ impl Judge {
             self.report(rule, &what);
         }
     }
+}
+
+/// Judges the change of what was made for an instance. Returns the rule that it breaks, and how.
+fn judge_child(
+    memory: &Memory,
+    owner: &str,
+    place: &str,
+    (before, after): (&Value, Option<&Value>),
+) -> Option<(&'static str, String)> {
+    let is_deletion = after.is_none_or(api::meta::is_terminating);
+    let instance_of = |object: &Value| -> Option<String> {
+        let label = object["metadata"]["labels"][keys::LABEL_INSTANCE_ID].as_str();
+        label.map(str::to_owned)
+    };
+    // A deletion leaves a label that somebody else has altered as it is, as long as a finalizer holds the object.
+    let given = after.and_then(instance_of);
+    let given = given.filter(|given| Some(given) != instance_of(before).as_ref());
+    if is_deletion && !api::meta::is_terminating(before) && is_kept(before) {
+        let what = format!("{place} is deleted, and its policy says that it stays");
+        Some(("kept stays", what))
+    } else if !memory.ledger_names_object(owner, before) {
+        let rule = if is_deletion {
+            "ledger only"
+        } else {
+            "ledger first"
+        };
+        Some((
+            rule,
+            format!("{place} is written and the ledger does not name it"),
+        ))
+    } else if given.is_some_and(|given| given != *owner) {
+        Some(("one owner", format!("{place} becomes another instance's")))
+    } else {
+        None
+    }
+}
+
+/// Whether an object stays when nothing wants it any more.
+pub(crate) fn is_kept(object: &Value) -> bool {
+    let policy = api::meta::annotation(object, ANNOTATION_DELETION_POLICY);
+    policy.is_some_and(|policy| policy != "Delete")
+}
+
+/// Whether an object then goes on saying whose it was.
+pub(crate) fn is_retained(object: &Value) -> bool {
+    api::meta::annotation(object, ANNOTATION_DELETION_POLICY) == Some("Retain")
 }
 
 fn is_event(key: &Key) -> bool {

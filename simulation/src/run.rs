@@ -16,6 +16,7 @@ mod verdict;
 
 use std::time::Duration;
 
+use api::kro::FeatureGates;
 use tokio::runtime::Builder;
 
 pub use script::World;
@@ -92,6 +93,8 @@ pub struct Happens {
     pub removals: u64,
     /// Of new instances, so many are made in the spoke itself.
     pub imports: u64,
+    /// Definitions have objects that stay when nothing wants them any more.
+    pub kept: bool,
 }
 
 /// What came of a run that found nothing wrong.
@@ -145,6 +148,7 @@ impl Plan {
                 redefinitions: 80,
                 removals: 30,
                 imports: 0,
+                kept: false,
             },
             kill_after: None,
             story: Story::Script,
@@ -181,7 +185,11 @@ pub fn run(plan: &Plan) -> Result<Report, Failure> {
 
 async fn play(plan: &Plan) -> Result<Report, Failure> {
     let began = tokio::time::Instant::now();
-    let fleet = Fleet::start(plan.seed).await?;
+    let gates = FeatureGates {
+        deletion_policy: plan.happens.kept,
+        ..FeatureGates::default()
+    };
+    let fleet = Fleet::start(plan.seed, gates).await?;
     let mut world = World::new(fleet, plan);
     let played = world.play().await;
     let simulated = began.elapsed();

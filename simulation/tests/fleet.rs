@@ -204,6 +204,23 @@ fn r17_a_ledger_names_what_comes_back_whatever_was_answered() {
 }
 
 #[test]
+fn r25_what_is_to_stay_is_never_deleted() {
+    trial("R25", 8, |seed| Plan {
+        steps: 30,
+        happens: Happens {
+            kept: true,
+            redefinitions: 80,
+            removals: 60,
+            kills: 80,
+            foreign: 120,
+            outages: 40,
+            ..Happens::default()
+        },
+        ..Plan::rough(seed)
+    });
+}
+
+#[test]
 fn r25_a_spoke_goes_after_its_instances_wherever_the_hub_is_killed() {
     trial("R25", 6, |seed| Plan {
         story: Story::Removal,

@@ -211,10 +211,7 @@ async fn perform(
             world.put(*kind, Arc::new(answer));
         }
         Action::Delete(kind, object) => {
-            let request = DeleteRequest {
-                uid: Some(api::meta::uid(object).to_owned()),
-                propagation: None,
-            };
+            let request = DeleteRequest::of(api::meta::uid(object));
             let name = api::meta::name(object);
             match dynamic
                 .delete(&endpoint(kind, object), name, &request)

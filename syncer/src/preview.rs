@@ -459,6 +459,7 @@ fn add(summary: &mut Summary, counts: &Summary) {
     add(&mut summary.created, counts.created);
     add(&mut summary.updated, counts.updated);
     add(&mut summary.deleted, counts.deleted);
+    add(&mut summary.kept, counts.kept);
     add(&mut summary.held, counts.held);
 }
 

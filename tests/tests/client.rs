@@ -147,10 +147,7 @@ async fn objects_are_made_changed_and_deleted() {
         .collect();
     assert_eq!(kinds, [("ConfigMap", "a")]);
 
-    let wrong = DeleteRequest {
-        uid: Some("another".to_owned()),
-        ..DeleteRequest::default()
-    };
+    let wrong = DeleteRequest::of("another");
     assert!(
         dynamic
             .delete(&at, "a", &wrong)
@@ -158,10 +155,7 @@ async fn objects_are_made_changed_and_deleted() {
             .unwrap_err()
             .is_conflict()
     );
-    let right = DeleteRequest {
-        uid: Some(meta::uid(&made).to_owned()),
-        ..DeleteRequest::default()
-    };
+    let right = DeleteRequest::of(meta::uid(&made));
     assert_eq!(
         dynamic
             .delete(&at, "a", &right)

@@ -19,6 +19,7 @@ mod e2e {
     mod examples;
     mod imported;
     mod judged;
+    mod kept;
     mod kro;
     mod kubectl;
     mod migrated;

@@ -1,4 +1,4 @@
-//! kro's feature gates, and two of this project.
+//! kro's feature gates, and three of this project.
 //!
 //! Source: kro v0.9.4 `pkg/features/features.go`; k8s.io/component-base `featuregate/feature_gate.go` Set, whose words the
 //! refusals have.
@@ -16,6 +16,10 @@ pub const INSTANCE_NODE_STATUS: &str = "InstanceNodeStatus";
 /// for.
 pub const INSTANCE_SCALE: &str = "InstanceScale";
 
+/// The gate that lets children stay that nothing wants any more, where their annotation says so. kro has none, so it is closed unless it is
+/// asked for.
+pub const RESOURCE_DELETION_POLICY: &str = "ResourceDeletionPolicy";
+
 /// Gates that kro has and this project has nothing behind: they can be named, and not opened.
 const ABSENT: &[&str] = &["InstanceConditionEvents", "InstanceConditionMetrics"];
 
@@ -28,6 +32,8 @@ pub struct FeatureGates {
     pub node_status: Option<bool>,
     /// `InstanceScale`: instances have the scale subresource that their definition asks for.
     pub scale: bool,
+    /// `ResourceDeletionPolicy`: children stay that nothing wants any more, where their annotation says so.
+    pub deletion_policy: bool,
 }
 
 /// Reads the value of a flag that is a bool, in the words that Go's flags take.
@@ -68,6 +74,7 @@ impl FeatureGates {
             CEL_OMIT_FUNCTION => self.omit = open,
             INSTANCE_NODE_STATUS => self.node_status = Some(open),
             INSTANCE_SCALE => self.scale = open,
+            RESOURCE_DELETION_POLICY => self.deletion_policy = open,
             _ if ABSENT.contains(&name) && !open => {}
             _ if ABSENT.contains(&name) => {
                 return Err(format!(

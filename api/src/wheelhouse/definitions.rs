@@ -117,6 +117,10 @@ fn kro_switches() -> Value {
                         "type": "boolean",
                         "description": "Whether instances have the scale subresource that their definition asks for. A gate of this project.",
                     },
+                    crate::kro::RESOURCE_DELETION_POLICY: {
+                        "type": "boolean",
+                        "description": "Whether children that nothing wants any more stay, where their annotation wheelhouse.dev/deletion-policy says so. A gate of this project.",
+                    },
                 },
             },
             "allowCRDDeletion": {

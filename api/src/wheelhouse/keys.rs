@@ -6,6 +6,8 @@ pub const HUB: &str = "wheelhouse.dev/hub";
 pub const ANNOTATION_SPOKES: &str = "wheelhouse.dev/spokes";
 /// `true` on a definition whose children may take the place of objects that were not made for their instance.
 pub const ANNOTATION_ADOPT: &str = "wheelhouse.dev/adopt";
+/// What becomes of a child that nothing wants any more: `Delete`, `Retain` or `Orphan`.
+pub const ANNOTATION_DELETION_POLICY: &str = "wheelhouse.dev/deletion-policy";
 /// Whether instances are named as the owners of what a definition creates: `true`.
 pub const ANNOTATION_OWNER_REFERENCES: &str = "wheelhouse.dev/owner-references";
 /// The service account of the spoke that writes the children.

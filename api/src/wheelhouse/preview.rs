@@ -101,6 +101,9 @@ pub struct Summary {
     pub updated: u64,
     /// Children that would be deleted.
     pub deleted: u64,
+    /// Children that would not be wanted any more, and stay: by their deletion policy.
+    #[serde(skip_serializing_if = "is_default")]
+    pub kept: u64,
     /// Instances whose deletions would wait to be confirmed.
     pub held: u64,
 }
@@ -164,7 +167,7 @@ pub struct InstancePreview {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChildPreview {
-    /// `Create`, `Update`, or `Delete`.
+    /// `Create`, `Update`, `Delete`, or, for what stays though it is not wanted any more, `Retain` or `Orphan`.
     pub action: String,
     /// Its node.
     #[serde(rename = "nodeID")]

@@ -172,7 +172,12 @@ fn differs(status: &PreviewStatus) -> bool {
     let crd = status.crd.as_ref().map_or("", |crd| crd.action.as_str());
     status.changed
         || crd != "None"
-        || summary.created + summary.updated + summary.deleted + summary.invalid + summary.failing
+        || summary.created
+            + summary.updated
+            + summary.deleted
+            + summary.kept
+            + summary.invalid
+            + summary.failing
             > 0
         || status.clusters.iter().any(|it| it.serving != "Serves")
 }
@@ -215,8 +220,12 @@ fn lines(preview: &Value, detail: Detail) -> Vec<String> {
     }
     if detail == Detail::All {
         let summary = &status.summary;
+        let kept = match summary.kept {
+            0 => String::new(),
+            count => format!(", {count} to keep"),
+        };
         lines.push(format!(
-            "{} to create, {} to change, {} to delete; {} instances invalid, {} failing, {} waiting for a confirmation",
+            "{} to create, {} to change, {} to delete{kept}; {} instances invalid, {} failing, {} waiting for a confirmation",
             summary.created, summary.updated, summary.deleted, summary.invalid, summary.failing, summary.held
         ));
     }
@@ -313,11 +322,16 @@ fn of_child(child: &ChildPreview) -> Vec<String> {
     let sign = match child.action.as_str() {
         "Create" => '+',
         "Delete" => '-',
+        "Retain" | "Orphan" => '=',
         _ => '~',
     };
     let name = place(&child.namespace, &child.name);
+    let why = match sign {
+        '=' => format!(" stays: its deletion policy is {}", child.action),
+        _ => String::new(),
+    };
     let mut lines = vec![format!(
-        "  {sign} {} {name} ({})",
+        "  {sign} {} {name} ({}){why}",
         child.kind, child.node_id
     )];
     for field in &child.fields {
@@ -365,9 +379,9 @@ mod tests {
             "action": "Update", "nodeID": "web", "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "a", "name": "w",
             "fields": [{"path": ".spec.replicas", "from": "1", "to": "3"}, {"path": ".data"}], "fieldsOmitted": 2,
         });
+        let kept = json!({"action": "Retain", "nodeID": "db", "apiVersion": "v1", "kind": "Secret", "namespace": "a", "name": "s"});
         let waiting = json!({"id": "later", "reason": "DataPending", "message": "not yet"});
-        let instance =
-            json!({"namespace": "a", "name": "one", "children": [child], "waiting": [waiting]});
+        let instance = json!({"namespace": "a", "name": "one", "children": [child, kept], "waiting": [waiting]});
         let cluster = json!({"cluster": "east", "serving": "Serves", "instances": 2, "examined": 2, "changes": [instance]});
         let status = json!({
             "accepted": true, "changed": true, "crd": {"name": "webs.kro.run", "action": "None"},
@@ -384,6 +398,7 @@ mod tests {
                 "      .spec.replicas: 1 -> 3",
                 "      .data: - -> -",
                 "      2 more fields",
+                "  = Secret a/s (db) stays: its deletion policy is Retain",
                 "not looked at: the clusters of the fleet",
             ]
         );
@@ -398,7 +413,10 @@ mod tests {
             "{all:?}"
         );
         assert!(differs(&status_of(&preview)));
-        assert_eq!(names(&status_of(&preview)), ["east/Deployment/a/w"]);
+        assert_eq!(
+            names(&status_of(&preview)),
+            ["east/Deployment/a/w", "east/Secret/a/s"]
+        );
     }
 
     #[test]

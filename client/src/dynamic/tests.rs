@@ -74,8 +74,9 @@ async fn calls_are_what_kubernetes_expects() {
         .await
         .unwrap();
     let request = DeleteRequest {
-        uid: Some("u".to_owned()),
+        resource_version: Some("7".to_owned()),
         propagation: Some(Propagation::Foreground),
+        ..DeleteRequest::of("u")
     };
     assert_eq!(
         dynamic.delete(&endpoint(), "a", &request).await.unwrap(),
@@ -125,7 +126,7 @@ async fn calls_are_what_kubernetes_expects() {
         (
             format!("DELETE {COLLECTION}/a"),
             json_type,
-            r#"{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":"u"},"propagationPolicy":"Foreground"}"#,
+            r#"{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"resourceVersion":"7","uid":"u"},"propagationPolicy":"Foreground"}"#,
             json_type,
         ),
         ("GET /version".to_owned(), "", "", json_type),

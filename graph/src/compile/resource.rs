@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use api::kro::{RgdResource, keys};
+use api::meta;
 use api::validation::is_dns1035_label;
+use api::wheelhouse::keys::ANNOTATION_DELETION_POLICY;
 use api::{GroupVersion, GroupVersionKind, GroupVersionResource};
 use dialect::{json::type_word, quote};
 use expressions::Reader;
@@ -14,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::inspect::Inspector;
 use super::{Connected, ResourceError, SharedSchema, external, types};
+use crate::deletion::ChildPolicy;
 use crate::graph::NodeKind;
 use crate::resolve::SchemaResolver;
 use crate::scalar::{self, Source};
@@ -289,6 +292,19 @@ fn read_dimensions(
             )),
         })
         .collect()
+}
+
+/// Refuses what is no policy where a template says what becomes of its objects. What an expression gives is judged by plans.
+pub(crate) fn check_policies(drafts: &[Draft]) -> Result<(), String> {
+    for draft in drafts.iter().filter(|draft| !draft.kind.is_external()) {
+        let text = meta::annotation(&draft.object, ANNOTATION_DELETION_POLICY);
+        if text.is_some_and(|text| text.contains("${")) {
+            continue;
+        }
+        ChildPolicy::of(&draft.object)
+            .map_err(|error| format!("resource {}: {error}", quote(&draft.id)))?;
+    }
+    Ok(())
 }
 
 /// Refuses `omit()` where an object would lose its identity.

@@ -1,6 +1,7 @@
 //! Foretelling, against what then happens.
 
 use api::kro::RgdSpec;
+use api::wheelhouse::keys::ANNOTATION_DELETION_POLICY;
 use serde_json::json;
 
 use super::*;
@@ -156,6 +157,50 @@ fn what_is_foretold_is_what_happens() {
     told.retain(|word| !word.starts_with("Delete"));
     told.sort();
     assert_eq!(happens, told);
+}
+
+#[test]
+fn what_stays_is_not_told_to_go_where_policies_count() {
+    let kept = |name: &str, policy: Option<&str>| {
+        let mut object = map(name, &json!({}));
+        object["metadata"]["annotations"] = json!({ANNOTATION_DELETION_POLICY: policy});
+        json!({"id": name, "template": object})
+    };
+    let before = compiled(&json!([
+        kept("plain", Some("Delete")),
+        kept("retained", Some("Retain")),
+        kept("orphaned", Some("Orphan"))
+    ]));
+    let (after, instance) = (compiled(&json!([])), instance());
+    let mut observed = Observed::new();
+    settle(&before, &instance, &mut observed);
+    let children = children_of(&observed, &["plain", "retained", "orphaned"]);
+    let mut settings = Settings::default();
+    let mut told = |is_open: bool, before: Option<&CompiledGraph>| {
+        settings.compile.deletion_policy = is_open;
+        let foreseen = after.foresee(
+            before,
+            &Subject {
+                instance: &instance,
+                renewed: &instance,
+                observed: &observed,
+                owner: None,
+                owner_before: None,
+                children: &children,
+                settings: &settings,
+            },
+        );
+        words(&foreseen)
+    };
+    let all = ["Delete orphaned", "Delete plain", "Delete retained"];
+    assert_eq!(told(false, Some(&before)), all, "a closed gate is kro's");
+    let open = ["Orphan orphaned", "Delete plain", "Retain retained"];
+    assert_eq!(told(true, Some(&before)), open);
+    assert_eq!(
+        told(true, None),
+        open[..2],
+        "it may have been retained long ago"
+    );
 }
 
 #[test]

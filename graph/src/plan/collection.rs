@@ -29,6 +29,7 @@ impl<'a> Planner<'a> {
         for object in &mut objects {
             self.set_namespace(node, object)?;
             names::check(node, object)?;
+            names::check_policy(node, object, self.input.settings)?;
         }
         let references: Vec<ObjectRef> = objects.iter().map(ObjectRef::of).collect();
         let observed = self.input.observed;

@@ -5,10 +5,11 @@
 
 use api::kro::keys;
 use api::meta;
-use api::wheelhouse::keys::ANNOTATION_ORIGIN;
+use api::wheelhouse::keys::{ANNOTATION_DELETION_POLICY, ANNOTATION_ORIGIN};
 use serde_json::{Map, Value, json};
 
 use super::PlanInput;
+use crate::deletion::ChildPolicy;
 use crate::graph::{CompiledGraph, Node};
 use crate::inventory::{applyset_id, split_api_version};
 
@@ -19,6 +20,8 @@ const HUB_PREFIX: &str = "internal.wheelhouse.dev/";
 pub(super) struct Decorator<'a> {
     labels: Vec<(&'a str, String)>,
     owner: Option<Owner<'a>>,
+    /// Whether deletion policies count.
+    has_policies: bool,
 }
 
 /// The instance as an owner.
@@ -72,7 +75,11 @@ impl<'a> Decorator<'a> {
             }),
             namespace: graph.namespaced.then(|| meta::namespace(instance)),
         });
-        Self { labels, owner }
+        Self {
+            labels,
+            owner,
+            has_policies: settings.compile.deletion_policy,
+        }
     }
 
     /// Decorates an object; `item` is its index and the size of its collection.
@@ -83,6 +90,7 @@ impl<'a> Decorator<'a> {
             let is_hubs = |key: &str| key.starts_with(HUB_PREFIX) || key == ANNOTATION_ORIGIN;
             map_in(metadata, part).retain(|key, _| !is_hubs(key));
         }
+        let stays = self.has_policies && stays(metadata);
         let labels = map_in(metadata, "labels");
         let mut put = |key: &str, value: String| {
             labels.insert(key.to_owned(), Value::String(value));
@@ -95,7 +103,8 @@ impl<'a> Decorator<'a> {
             put(keys::LABEL_COLLECTION_INDEX, index.to_string());
             put(keys::LABEL_COLLECTION_SIZE, count.to_string());
         }
-        if let Some(owner) = &self.owner {
+        // The garbage collector would take away what is to stay when the instance goes, and whenever somebody deletes its mirror.
+        if let Some(owner) = self.owner.as_ref().filter(|_| !stays) {
             owner.put(metadata);
         }
         let annotations = map_in(metadata, "annotations");
@@ -121,6 +130,13 @@ impl Owner<'_> {
             owners.push(self.reference.clone());
         }
     }
+}
+
+/// Whether an object stays when nothing wants it any more.
+fn stays(metadata: &Map<String, Value>) -> bool {
+    let annotations = metadata.get("annotations");
+    let policy = annotations.and_then(|it| it[ANNOTATION_DELETION_POLICY].as_str());
+    policy.is_some_and(|policy| policy != ChildPolicy::Delete.as_str())
 }
 
 /// The map of a field, made where there is none.

@@ -1,4 +1,4 @@
-//! Names that expressions give: checked before anything is asked for by them.
+//! Names that expressions give, and policies: checked before anything is asked for by them.
 //!
 //! What a name may look like is for the API server of its kind to say; here is refused what could not stand in a URL as one
 //! segment, or be the name of any namespace. Source: apimachinery `pkg/api/validation/path`, KEP-1040 for namespaces.
@@ -9,7 +9,9 @@ use dialect::quote;
 use serde_json::Value;
 
 use super::run::Stop;
+use crate::deletion::ChildPolicy;
 use crate::graph::Node;
+use crate::settings::Settings;
 
 /// How much of a refused name a message shows, in characters.
 const SHOWN_MAX: usize = 64;
@@ -28,6 +30,17 @@ pub(super) fn check(node: &Node, object: &Value) -> Result<(), Stop> {
         Some(why) => Err(refused(node, "metadata.namespace", namespace, &why)),
         None => Ok(()),
     }
+}
+
+/// Refuses a resolved object whose deletion policy is none, where policies count.
+pub(super) fn check_policy(node: &Node, object: &Value, settings: &Settings) -> Result<(), Stop> {
+    if !settings.compile.deletion_policy {
+        return Ok(());
+    }
+    let policy = ChildPolicy::of(object);
+    policy
+        .map(|_| ())
+        .map_err(|why| Stop::Failed(format!("node {}: {why}", quote(&node.id))))
 }
 
 fn wrong_name(name: &str) -> Option<String> {

@@ -310,6 +310,7 @@ impl<'a> Planner<'a> {
         let mut object = self.resolve_template(node)?;
         self.set_namespace(node, &mut object)?;
         names::check(node, &object)?;
+        names::check_policy(node, &object, self.input.settings)?;
         let reference = ObjectRef::of(&object);
         if reference.name.is_empty() {
             return Err(Stop::Failed(NAMELESS.to_owned()));

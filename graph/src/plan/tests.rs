@@ -2,6 +2,7 @@
 
 mod world;
 
+use api::wheelhouse::keys::ANNOTATION_DELETION_POLICY;
 use serde_json::{Value, json};
 
 use super::*;
@@ -255,6 +256,39 @@ fn an_instance_owns_its_children_where_it_may_and_the_definition_asks_for_it() {
     );
     world.apply(&plan);
     assert!(world.plan().settled(), "and nothing more is asked for");
+}
+
+#[test]
+fn what_is_to_stay_has_no_owner_where_policies_count() {
+    let kept = |id: &str, policy: &str| {
+        let metadata = json!({"name": id, "annotations": {ANNOTATION_DELETION_POLICY: policy}});
+        json!({"id": id, "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}})
+    };
+    let definition = json!({
+        "schema": {"kind": "Any", "apiVersion": "v1alpha1", "spec": {"name": "string"}},
+        "resources": [
+            kept("a", "Retain"), kept("b", "Orphan"), kept("c", "Delete"), kept("d", "${schema.spec.name}"),
+        ],
+    });
+    let mut world = World::new(definition, instance());
+    world.observed.owned_by("mirror");
+    let owned = |world: &World| -> Vec<String> {
+        let plan = world.plan();
+        let applies = plan.applies.iter();
+        let owned = applies.filter(|it| it.object["metadata"]["ownerReferences"].is_array());
+        owned.map(|it| it.reference.name.clone()).collect()
+    };
+    assert_eq!(
+        owned(&world),
+        ["a", "b", "c", "d"],
+        "a closed gate is kro's"
+    );
+    world.settings.compile.deletion_policy = true;
+    let failure = world.plan().failure;
+    let want = "node \"d\": annotation wheelhouse.dev/deletion-policy: \"demo\" is not Delete, Retain or Orphan";
+    assert_eq!(failure.as_deref(), Some(want));
+    world.instance["spec"]["name"] = json!("Orphan");
+    assert_eq!(owned(&world), ["c"]);
 }
 
 #[test]

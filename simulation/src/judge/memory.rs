@@ -41,6 +41,8 @@ struct Child {
     set: Value,
     /// Whether it bears the mark of another instance by now.
     is_anothers: bool,
+    /// Whether it stays when nothing wants it any more.
+    is_kept: bool,
 }
 
 #[derive(Debug, Default)]
@@ -182,8 +184,15 @@ impl Memory {
         }
     }
 
+    /// Notes that an object is another instance's from now on: one that was made again took up what was retained.
+    pub(super) fn inherit(&mut self, uid: &str, owner: &str) {
+        let owner = owner.to_owned();
+        self.note_origin(uid, Origin::Child { owner });
+    }
+
     fn heir(&self, owner: &str, cluster: &str, object: &Value) -> String {
-        if !self.is_set_back || self.instances.contains_key(owner) {
+        let is_left = self.is_set_back || super::is_retained(object);
+        if !is_left || self.instances.contains_key(owner) {
             return owner.to_owned();
         }
         let name = &object["metadata"]["labels"][keys::LABEL_INSTANCE_NAME];
@@ -237,7 +246,9 @@ impl Memory {
             place: place.to_owned(),
             set: set.clone(),
             is_anothers: false,
+            is_kept: false,
         });
+        child.is_kept = super::is_kept(object);
         child.is_anothers = !set.is_null() && *set != child.set;
     }
 
@@ -254,7 +265,9 @@ impl Memory {
         if self.is_set_back {
             return Vec::new(); // what came back with a spoke
         }
-        let left = children.into_values().filter(|child| !child.is_anothers);
+        let mut left: Vec<Child> = children.into_values().collect();
+        left.retain(|child| !child.is_anothers && !child.is_kept);
+        let left = left.into_iter();
         left.map(|child| child.place).collect()
     }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::kro::keys;
+use api::{kro::keys, wheelhouse::keys::ANNOTATION_DELETION_POLICY};
 use serde_json::{Value, json};
 
 use super::World;
@@ -37,6 +37,9 @@ pub(super) fn act(world: &World) {
     };
     let children = children_of_hub(spoke);
     let child = dice.pick(&children);
+    if world.plan.happens.kept && dice.chance(200) {
+        return take_over(spoke, dice);
+    }
     match dice.below(7) {
         0 => refer(spoke, dice),
         1 => squat_somewhere(world, spoke),
@@ -54,10 +57,14 @@ pub(super) fn act(world: &World) {
 /// Lets somebody act on the very object that the hub is about to write.
 pub(super) fn place_interloper(world: &World) {
     let dice = Arc::clone(&world.fleet.dice);
+    let are_kept = world.plan.happens.kept;
     let interloper: Interloper = Arc::new(move |spoke: &Spoke, asked: &Asked| {
         let Some(key) = key_of(asked).filter(is_of_templates) else {
             return;
         };
+        if are_kept && dice.chance(500) {
+            return protect(spoke, &key);
+        }
         match dice.below(3) {
             0 => spoke.remove(&key, Writer::Foreign),
             1 if spoke.get(&key).is_some() => edit(spoke, &key, &dice),
@@ -65,6 +72,32 @@ pub(super) fn place_interloper(world: &World) {
         }
     });
     world.fleet.network.set_interloper(Some(interloper));
+}
+
+/// Lets somebody say that an object stays.
+fn protect(spoke: &Spoke, key: &Key) {
+    if let Some(object) = spoke.get(key) {
+        let mut object = (*object).clone();
+        object["metadata"]["annotations"][ANNOTATION_DELETION_POLICY] = json!("Retain");
+        spoke.put(key.clone(), object, Writer::Foreign);
+    }
+}
+
+/// Lets somebody have an orphan for himself, who cleans up what it says of policies.
+fn take_over(spoke: &Spoke, dice: &Dice) {
+    let is_orphan = |object: &Value| {
+        api::meta::annotation(object, ANNOTATION_DELETION_POLICY) == Some("Orphan")
+            && api::meta::label(object, keys::LABEL_INSTANCE_ID).is_none()
+    };
+    let orphans = spoke.find(|key, object| is_of_templates(key) && is_orphan(object));
+    let Some(key) = dice.pick(&orphans) else {
+        return;
+    };
+    if let Some(object) = spoke.get(key) {
+        let mut object = (*object).clone();
+        object["metadata"]["annotations"] = json!({});
+        spoke.put(key.clone(), object, Writer::Foreign);
+    }
 }
 
 /// Alters one field by which an object of the hub belongs to something, or is held.

@@ -160,8 +160,15 @@ impl World {
     }
 
     async fn define(&mut self, name: &str, home: Option<&str>) -> Result<(), Failure> {
-        let shape = Shape::random(&self.fleet.dice);
+        let shape = self.random_shape();
         self.define_as(name, home, shape).await
+    }
+
+    fn random_shape(&self) -> Shape {
+        Shape {
+            kept: self.plan.happens.kept,
+            ..Shape::random(&self.fleet.dice)
+        }
     }
 
     pub(super) async fn define_as(
@@ -336,7 +343,7 @@ impl World {
         if dice.chance(500) {
             definition.flavor += 1;
         } else {
-            definition.shape = Shape::random(&dice);
+            definition.shape = self.random_shape();
         }
         let endpoint = fleet::definitions(definition.home.as_deref())?;
         if dice.chance(300) {

@@ -6,13 +6,13 @@ use api::{
     kro::keys,
     wheelhouse::keys::{ANNOTATION_CONFIRM_DELETIONS, REASON_CONFIRMATION_REQUIRED},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{World, foreign};
 use crate::{
     definition::{Expectation, NAMESPACE, OUTSIDE},
     fleet::{self, Failure},
-    judge::Instance,
+    judge::{Instance, is_kept, is_retained},
     spoke::{Key, Spoke},
 };
 
@@ -211,12 +211,26 @@ fn spoke_differs(world: &World, spoke: &Spoke) -> Result<(), Failure> {
         let is_left = is_child
             && !wanted.contains_key(&key)
             && !key.name.starts_with(foreign::BYSTANDER)
+            && !is_retained(&object)
             && !world.set_back.contains(spoke.name());
         if is_left {
             return Err(format!("{key} is left in {}", spoke.name()));
         }
+        if !wanted.contains_key(&key) && is_kept(&object) && is_bound(&object) {
+            return Err(format!("{key} stays in {}, and is not free", spoke.name()));
+        }
     }
     mirrors_differ(world, spoke)
+}
+
+/// Returns whether an object that stays would go after its instance, or is still written as a part of it.
+fn is_bound(object: &Value) -> bool {
+    let is_owned = !object["metadata"]["ownerReferences"].is_null()
+        && object["metadata"]["ownerReferences"] != json!([]);
+    let managers = object["metadata"]["managedFields"].as_array();
+    let mut managers = managers.into_iter().flatten();
+    let is_applied = managers.any(|it| it["manager"] == keys::MANAGER_APPLYSET);
+    is_owned || is_applied && !is_retained(object)
 }
 
 /// Compares the copies of instances in a spoke with the instances.

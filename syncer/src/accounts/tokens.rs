@@ -96,10 +96,7 @@ async fn fill(target: &Target, namespace: &str, name: &str) -> Result<(), Error>
     let wanted = meta::annotation(&secret, ACCOUNT_UID).filter(|uid| !uid.is_empty());
     let account = account.filter(|account| wanted.is_none_or(|uid| meta::uid(account) == uid));
     let Some(account) = account else {
-        let request = DeleteRequest {
-            uid: Some(meta::uid(&secret).to_owned()),
-            propagation: None,
-        };
+        let request = DeleteRequest::of(meta::uid(&secret));
         return done(
             target
                 .dynamic

@@ -635,10 +635,7 @@ async fn end_service(
     let resource = resource_of(record);
     target.forget_kept(&resource);
     let endpoint = Engine::hub_endpoint(&target.cluster, &resources::served_resources(), "");
-    let request = DeleteRequest {
-        uid: Some(api::meta::uid(record).to_owned()),
-        propagation: None,
-    };
+    let request = DeleteRequest::of(api::meta::uid(record));
     let name = api::meta::name(record);
     match engine.hub.delete(&endpoint, name, &request).await {
         Ok(_) => {}

@@ -122,10 +122,7 @@ impl Leaving {
             }
             let endpoint = target.endpoint(&resources::crds(), "");
             let (name, cluster) = (self.name(), &target.cluster);
-            let request = DeleteRequest {
-                uid: Some(uid),
-                propagation: None,
-            };
+            let request = DeleteRequest::of(uid);
             match target.dynamic.delete(&endpoint, &name, &request).await {
                 Ok(_) => info!(%cluster, name, "deleted a CRD with its definition"),
                 // Another one has its name by now.

@@ -11,19 +11,22 @@
 //! Source: kro `pkg/applyset`; KEP-3659.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashSet},
     sync::Arc,
 };
 
 use api::{GroupKind, Status, wheelhouse::origin};
 use client::{Answer, DeleteRequest, Deleted, Force, Patch, reflector::RawObject};
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use graph::{Applied, Apply, Change, Claim, NodeReason, ObjectRef, Observed, Plan};
+use graph::{
+    Applied, Apply, Change, Claim, NodeReason, ObjectRef, Observed, Plan, deletion::ChildPolicy,
+};
 use serde_json::{Value, json};
 use tracing::{Instrument as _, debug, debug_span, warn};
 
 use super::{
-    brake,
+    brake, kept,
+    owned::{self, Own},
     work::{Pause, Work},
 };
 use crate::{
@@ -31,10 +34,9 @@ use crate::{
     state::{
         actors::{Actor, Place},
         children::WatchedKind,
-        claims::{self, Claims, Mark},
+        claims,
         kinds::Progress,
         mirrors::{self, Maker},
-        restored::DeletionPolicy,
         served::Served,
     },
 };
@@ -334,7 +336,8 @@ pub(crate) async fn prune(
         return Ok(());
     }
     let wanted = plan.applies.iter().map(|apply| &apply.reference);
-    let own = own(work, actor, &wanted.collect()).await?;
+    let mut own = owned::own(work, actor, &wanted.collect()).await?;
+    kept::retain(work, actor, &mut own).await?;
     let waves = plan.prune(&own.objects);
     let going = waves.iter().flat_map(|wave| &wave.objects);
     brake::require(work, served, plan, going.map(AsRef::as_ref))?;
@@ -372,168 +375,7 @@ pub(crate) async fn delete_wave(
     pause.map_or(Ok(()), Err)
 }
 
-/// What may be deleted for an instance.
-#[derive(Debug)]
-pub(crate) struct Own {
-    /// The objects.
-    pub(crate) objects: Vec<Arc<Value>>,
-    /// Their kinds, and where they were made.
-    kinds: HashMap<ObjectRef, WatchedKind>,
-    /// Those of them that have lost the labels by which watches see them.
-    unseen: HashSet<ObjectRef>,
-}
-
-/// Finds what may be deleted for an instance and is not wanted: of what bears its labels, which alone are no proof, and of
-/// what the ledger names whatever it bears, because somebody may have altered it.
-///
-/// A ledger that came out of a backup is older than the target. Until the restore is ended, and nothing is deleted before an
-/// administrator has confirmed it, what this hub applied for the instance counts as named.
-///
-/// # Errors
-///
-/// [`Pause::Failure`] where something that the ledger names cannot be read.
-pub(crate) async fn own(
-    work: &mut Work<'_>,
-    actor: &Actor,
-    wanted: &HashSet<&ObjectRef>,
-) -> Result<Own, Pause> {
-    let mark = Mark::of(&work.instance, &work.engine.hub_id);
-    let is_restored = work.engine.restored.deletion_policy(work.target) != DeletionPolicy::Free;
-    let mut seen = HashSet::new();
-    let mut own = Own {
-        objects: Vec::new(),
-        kinds: HashMap::new(),
-        unseen: HashSet::new(),
-    };
-    for (reference, child) in work.target.children.of(work.key) {
-        if claims::may_delete(&work.memory.claims, &mark, &reference, &child.object)
-            || is_restored && mark.is_on(&child.object)
-        {
-            own.objects.extend(child.object.value().ok().map(Arc::new));
-            own.kinds
-                .insert(reference.clone(), child.kind.as_ref().clone());
-            seen.insert(reference);
-        }
-    }
-    let named = work.memory.claims.keys();
-    let unseen = named.filter(|it| !seen.contains(it) && !wanted.contains(it));
-    for reference in unseen.cloned().collect::<Vec<_>>() {
-        if let Some((kind, live)) = unseen_of(work, actor, &reference).await? {
-            own.objects.extend(live.value().ok().map(Arc::new));
-            own.kinds.insert(reference.clone(), kind);
-            own.unseen.insert(reference);
-        } else {
-            // It is gone, or what has its name now is somebody else's.
-            work.memory.applied.remove(&reference);
-            let was_made = work.memory.claims.remove(&reference);
-            if was_made.is_some_and(|uid| !uid.is_empty()) {
-                work.memory.gone.insert(reference);
-            }
-        }
-    }
-    Ok(own)
-}
-
-/// Looks for what the ledger names and no watch shows, in all places where it may have been made.
-async fn unseen_of(
-    work: &Work<'_>,
-    actor: &Actor,
-    reference: &ObjectRef,
-) -> Result<Option<(WatchedKind, RawObject)>, Pause> {
-    let kinds = work.target.watched_of_ledger(work.memory.ledger.as_ref());
-    let mut same = kinds
-        .into_iter()
-        .filter(|kind| kind.gvk.group == reference.group && kind.gvk.kind == reference.kind);
-    // Two versions of a kind are the same objects.
-    let first = same.next();
-    let other = same.find(|kind| first.as_ref().is_some_and(|it| it.place != kind.place));
-    for kind in first.into_iter().chain(other) {
-        if let Some(live) = read(work, actor, &kind, reference).await?
-            && is_own_unseen(work, &kind, reference, &live)
-        {
-            return Ok(Some((kind, live)));
-        }
-    }
-    Ok(None)
-}
-
-/// Returns whether an object that no watch shows is the instance's. The hub's copy of what was made in the spoke is none: it has the
-/// same uid, and goes after what it is a copy of.
-fn is_own_unseen(
-    work: &Work<'_>,
-    kind: &WatchedKind,
-    reference: &ObjectRef,
-    live: &RawObject,
-) -> bool {
-    let is_copy = kind.place == Place::Hub && origin::is_marked_of_spoke(&live.annotations);
-    let mark = Mark::of(&work.instance, &work.engine.hub_id);
-    !is_copy && mark.may_delete_unseen(&work.memory.claims, reference, live)
-}
-
-/// Reads an object that the ledger names and no watch shows.
-async fn read(
-    work: &Work<'_>,
-    actor: &Actor,
-    kind: &WatchedKind,
-    reference: &ObjectRef,
-) -> Result<Option<RawObject>, Pause> {
-    let endpoint = work
-        .target
-        .endpoint_at(kind.place, &kind.gvr, &reference.namespace);
-    let dynamic = match actor.dynamic(kind.place) {
-        Ok(dynamic) => dynamic,
-        Err(unknown) => return is_absent(work, kind, reference, unknown).await,
-    };
-    match dynamic.get(&endpoint, &reference.name).await {
-        Ok(live) => RawObject::from_value(&live)
-            .map(Some)
-            .map_err(|error| Pause::Failure(error.to_string())),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) if error.status().is_some_and(|status| status.code == 403) => {
-            is_absent(work, kind, reference, error).await
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Finds out whether an object is there that an author may not read, so that what was never made holds nothing up. It is asked for
-/// as the hub, and nothing but an object of this hub makes a difference: a refusal is no absence.
-async fn is_absent(
-    work: &Work<'_>,
-    kind: &WatchedKind,
-    reference: &ObjectRef,
-    refusal: client::Error,
-) -> Result<Option<RawObject>, Pause> {
-    let dynamic = work.target.dynamic_at(kind.place);
-    let endpoint = work
-        .target
-        .endpoint_at(kind.place, &kind.gvr, &reference.namespace);
-    match dynamic.get(&endpoint, &reference.name).await {
-        Ok(live) => {
-            let live = RawObject::from_value(&live);
-            let live = live.map_err(|error| Pause::Failure(error.to_string()))?;
-            if is_own_unseen(work, kind, reference, &live) {
-                Err(refusal.into())
-            } else {
-                Ok(None)
-            }
-        }
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Names what this hub applied for an instance, where there is no ledger to say so.
-pub(crate) fn marked(work: &Work<'_>) -> Claims {
-    let mark = Mark::of(&work.instance, &work.engine.hub_id);
-    let children = work.target.children.of(work.key).into_iter();
-    children
-        .filter(|(_, child)| mark.is_on(&child.object))
-        .map(|(reference, child)| (reference, child.object.uid.clone()))
-        .collect()
-}
-
-/// Deletes one object with its uid as precondition. Returns whether it is gone already.
+/// Deletes one object with its uid as precondition, or makes it nobody's. Returns whether that is done already.
 ///
 /// # Errors
 ///
@@ -547,21 +389,23 @@ async fn delete(
     let engine = work.engine;
     restoring::require(engine, work.target, work.key)?;
     let reference = ObjectRef::of(object);
-    let Some(kind) = own.kinds.get(&reference) else {
-        return Err(Pause::Failure(format!(
-            "no endpoint is known for {reference:?}"
-        )));
-    };
+    let kind = own.kind(&reference)?;
     if api::meta::deletion_timestamp(object).is_some() {
         return Ok(false);
+    }
+    if kept::policy_of(work, object)? == ChildPolicy::Orphan {
+        kept::orphan(work, actor, (kind, object)).await?;
+        return Ok(true);
     }
     let uid = api::meta::uid(object).to_owned();
     let endpoint = work
         .target
         .endpoint_at(kind.place, &kind.gvr, &reference.namespace);
+    let has_policies = work.chosen.settings.compile.deletion_policy;
     let request = DeleteRequest {
-        uid: Some(uid.clone()),
-        propagation: None,
+        // Where its policy counts, what was judged is what is deleted.
+        resource_version: has_policies.then(|| api::meta::resource_version(object).to_owned()),
+        ..DeleteRequest::of(&uid)
     };
     let dynamic = actor.dynamic(kind.place)?;
     let deleted = dynamic.delete(&endpoint, &reference.name, &request);

@@ -13,9 +13,9 @@
 use std::collections::HashSet;
 
 use super::{
-    applying, events, ledger,
+    applying, events, kept, ledger,
     mirror::{self, Removal},
-    status,
+    owned, status,
     work::{Pause, Work},
 };
 use crate::{
@@ -89,10 +89,11 @@ async fn fail(work: &mut Work<'_>, reason: String) -> Result<(), Pause> {
     Err(Pause::Failure(reason))
 }
 
-/// Deletes everything that is the instance's, wave by wave.
+/// Deletes everything that is the instance's, wave by wave, or lets it stay where its deletion policy says so.
 pub(crate) async fn children(work: &mut Work<'_>, actor: &Actor) -> Result<(), Pause> {
     loop {
-        let own = applying::own(work, actor, &HashSet::new()).await?;
+        let mut own = owned::own(work, actor, &HashSet::new()).await?;
+        kept::retain(work, actor, &mut own).await?;
         let Some(wave) = graph::deletion::next_wave(&own.objects) else {
             return Ok(());
         };

@@ -20,6 +20,7 @@ use api::{
     wheelhouse::keys::{MANAGER_SYNCER, REASON_CONFIRMATION_REQUIRED},
 };
 use client::{Answer, Force, Patch};
+use graph::deletion::ChildPolicy;
 use serde_json::{Value, json};
 use tracing::debug;
 
@@ -78,6 +79,25 @@ pub(crate) fn tell_undone(work: &Work<'_>) {
         message: "the copy in the spoke was edited, and is set back to what the hub stores: edit the instance at the \
                   hub's path"
             .to_owned(),
+    };
+    work.target
+        .events
+        .note(&subject(work), said, &Engine::now());
+}
+
+/// Tells that a child stays in the cluster that is not wanted any more.
+pub(super) fn tell_kept(work: &Work<'_>, child: &str, policy: ChildPolicy) {
+    let reason = match policy {
+        ChildPolicy::Orphan => "Orphaned",
+        ChildPolicy::Retain | ChildPolicy::Delete => "Retained",
+    };
+    let said = Said {
+        severity: Severity::Normal,
+        reason: reason.to_owned(),
+        message: format!(
+            "{child} is not wanted any more, and stays: its deletion policy is {}",
+            policy.as_str()
+        ),
     };
     work.target
         .events

@@ -152,10 +152,7 @@ async fn lost(work: &mut Work<'_>, what: &str) -> Result<(), Pause> {
 
 /// Deletes the instance because somebody deletes its object in the spoke.
 async fn delete(work: &Work<'_>, object: &RawObject) -> Result<(), Pause> {
-    let request = DeleteRequest {
-        uid: Some(object.uid.clone()),
-        propagation: None,
-    };
+    let request = DeleteRequest::of(&object.uid);
     let endpoint = work.hub_endpoint()?;
     match work
         .engine

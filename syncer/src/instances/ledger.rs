@@ -139,6 +139,23 @@ pub(crate) async fn after(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
     inventory(work, &plan.inventory_after).await
 }
 
+/// Names some members no more: they stay in the target, and are the instance's no longer. The others count for the brake as before.
+pub(crate) async fn release(work: &mut Work<'_>, kept: &[ObjectRef]) -> Result<(), Pause> {
+    let Some(known) = &work.memory.ledger else {
+        return Ok(());
+    };
+    let mut spec = known.clone();
+    spec.members
+        .retain(|member| !kept.contains(&reference_of(member)));
+    if spec.members.len() == known.members.len() {
+        return Ok(());
+    }
+    let count = settled_count(known);
+    spec.settled_count = count.and_then(|count| u32::try_from(count).ok());
+    spec.exact = false;
+    write(work, spec).await
+}
+
 /// Says whether deletions wait because of those of all instances of the kind: a process that starts knows nothing of the others, and
 /// must not let go what this one holds.
 pub(crate) async fn note_held(work: &mut Work<'_>) -> Result<(), Pause> {

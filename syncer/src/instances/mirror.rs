@@ -554,8 +554,8 @@ async fn delete(
     propagation: Option<Propagation>,
 ) -> Result<Option<Value>, Pause> {
     let request = DeleteRequest {
-        uid: Some(uid.to_owned()),
         propagation,
+        ..DeleteRequest::of(uid)
     };
     let deleted = target.dynamic.delete(endpoint, &key.name, &request);
     match target.timely(deleted).await {

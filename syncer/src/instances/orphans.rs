@@ -11,7 +11,7 @@ use client::reflector::RawObject;
 use tracing::{debug, info, warn};
 
 use super::{
-    applying, deletion, imported, mirror,
+    deletion, imported, mirror, owned,
     work::{Pause, Work},
 };
 use crate::{
@@ -115,7 +115,7 @@ async fn take_away_with_children(
     work.require_synced(served)?;
     let actor = acting::resolve(engine, target, &served.grant).await;
     let actor = actor.map_err(Pause::Failure)?;
-    work.memory.claims = applying::marked(&work);
+    work.memory.claims = owned::marked(&work);
     deletion::children(&mut work, &actor).await?;
     mirror::take_away(target, served, key, found).await
 }

@@ -382,7 +382,7 @@ fn tell(one: &mut InstancePreview, foreseen: &Foreseen, brake: Brake, all: usize
 fn deletions(foreseen: &Foreseen) -> usize {
     let children = foreseen.children.iter();
     children
-        .filter(|it| it.action == ChildAction::Delete)
+        .filter(|it| matches!(it.action, ChildAction::Delete | ChildAction::Orphan))
         .count()
 }
 
@@ -392,6 +392,7 @@ fn count(counts: &mut Summary, foreseen: &Foreseen) {
             ChildAction::Create => &mut counts.created,
             ChildAction::Update => &mut counts.updated,
             ChildAction::Delete => &mut counts.deleted,
+            ChildAction::Retain | ChildAction::Orphan => &mut counts.kept,
         } += 1;
     }
 }

@@ -223,10 +223,7 @@ impl Leases {
 
     /// Removes one; whether it was still there makes no difference.
     pub(super) async fn remove(&self, lease: &Lease) -> Result<(), client::Error> {
-        let request = DeleteRequest {
-            uid: Some(lease.uid.clone()),
-            propagation: None,
-        };
+        let request = DeleteRequest::of(&lease.uid);
         let removed = self
             .dynamic
             .delete(&self.endpoint, &lease.name, &request)

@@ -120,10 +120,7 @@ pub(super) async fn keep(
         engine.spoke_queue.add_after(cluster.clone(), EMPTY_DELAY);
         return Ok(Kept::Yes);
     }
-    let request = DeleteRequest {
-        uid: Some(api::meta::uid(object).to_owned()),
-        ..DeleteRequest::default()
-    };
+    let request = DeleteRequest::of(api::meta::uid(object));
     info!(spoke = %cluster, source = %source, "deleted a Spoke whose cluster no longer exists in any source");
     let name = api::meta::name(object);
     match engine.hub.delete(&endpoint, name, &request).await {

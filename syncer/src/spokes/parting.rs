@@ -136,10 +136,7 @@ async fn drain(
     let is_of_hub = |held: &&Held| !origin::is_of_spoke(&held.object);
     for Held { endpoint, object } in held.iter().filter(is_of_hub) {
         if !meta::is_terminating(object) {
-            let request = DeleteRequest {
-                uid: Some(meta::uid(object).to_owned()),
-                propagation: None,
-            };
+            let request = DeleteRequest::of(meta::uid(object));
             let deleted = engine.hub.delete(endpoint, meta::name(object), &request);
             settled(deleted.await)?;
         }
@@ -174,10 +171,7 @@ pub(super) async fn drain_embedded(
             continue;
         }
         let endpoint = Engine::hub_endpoint(cluster, served.graph.gvr(), &key.namespace);
-        let request = DeleteRequest {
-            uid: Some(instance.uid.clone()),
-            propagation: None,
-        };
+        let request = DeleteRequest::of(&instance.uid);
         settled(engine.hub.delete(&endpoint, &key.name, &request).await)?;
     }
     Ok(())
@@ -232,10 +226,7 @@ pub(super) async fn forget(
     for held in held {
         let Held { endpoint, object } = held;
         let (name, uid) = (meta::name(object), meta::uid(object));
-        let request = DeleteRequest {
-            uid: Some(uid.to_owned()),
-            propagation: None,
-        };
+        let request = DeleteRequest::of(uid);
         // Deleted before it is released: a finalizer of somebody else is theirs to take off.
         settled(engine.hub.delete(endpoint, name, &request).await)?;
         let live = match engine.hub.get(endpoint, name).await {

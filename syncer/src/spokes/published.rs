@@ -309,10 +309,7 @@ impl Publisher {
     }
 
     async fn delete(&self, profile: &Value) -> Result<(), client::Error> {
-        let request = DeleteRequest {
-            uid: Some(api::meta::uid(profile).to_owned()),
-            ..DeleteRequest::default()
-        };
+        let request = DeleteRequest::of(api::meta::uid(profile));
         let (endpoint, name) = (self.endpoint(), api::meta::name(profile));
         match self.engine.hub.delete(&endpoint, name, &request).await {
             Ok(_) => Ok(()),

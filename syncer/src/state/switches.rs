@@ -103,6 +103,7 @@ impl Switches {
                     omit: self.gates.omit,
                     node_status: self.gates.node_status.unwrap_or_default(),
                     scale: self.gates.scale,
+                    deletion_policy: self.gates.deletion_policy,
                     dimensions_max: self.dimensions_max,
                 },
             },

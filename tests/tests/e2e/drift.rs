@@ -1,7 +1,7 @@
 //! What is changed behind the hub's back comes back, and what the user changes arrives.
 
 use super::{
-    scaled,
+    kept, scaled,
     stage::{Stage, gone, instance, until},
     told,
 };
@@ -96,4 +96,5 @@ async fn children_follow_the_instance_and_nothing_else() {
 
     told::is_told(&stage).await;
     scaled::instances_are_scaled(&stage).await;
+    kept::what_is_to_stay_stays(&stage).await;
 }

@@ -377,7 +377,7 @@ async fn what_has_lost_its_labels_is_found_where_it_was_made() {
         let mut work = world.work(&key);
         work.memory.ledger = Some(ledger());
         work.memory.claims.insert(reference(), "u".to_owned());
-        let found = unseen_of(&work, &actor(&world, is_hub), &reference()).await;
+        let found = owned::unseen_of(&work, &actor(&world, is_hub), &reference()).await;
         match (found, want) {
             (Ok(found), Ok(want)) => {
                 let place = found.map(|(kind, _)| kind.place);
@@ -509,6 +509,21 @@ async fn an_instance_is_named_as_the_owner_by_the_uid_of_the_place() {
     }
 }
 
+#[tokio::test]
+async fn what_is_wanted_is_not_among_what_may_go() {
+    let world = World::new();
+    let key = key("Web", "parent");
+    show(&world, Place::Cluster, Is::Made("u").object());
+    let mut work = world.work(&key);
+    work.memory.claims.insert(reference(), "u".to_owned());
+    let (actor, wanted) = (actor(&world, true), reference());
+    for (wanted, want) in [(HashSet::from([&wanted]), 0), (HashSet::new(), 1)] {
+        let own = owned::own(&mut work, &actor, &wanted).await;
+        let own = own.expect("it is seen");
+        assert_eq!(own.objects.len(), want, "{wanted:?} is wanted");
+    }
+}
+
 /// The story: children that were gone at once did not count for the brake, and a second plan took away what one may not.
 #[tokio::test]
 async fn a_child_that_is_gone_at_once_counts_until_the_ledger_is_exact() {
@@ -526,7 +541,7 @@ async fn a_child_that_is_gone_at_once_counts_until_the_ledger_is_exact() {
     work.memory.claims.insert(reference(), "u".to_owned());
     let own = Own {
         objects: Vec::new(),
-        kinds: HashMap::from([(reference(), kind(Place::Cluster))]),
+        kinds: std::collections::HashMap::from([(reference(), kind(Place::Cluster))]),
         unseen: HashSet::new(),
     };
     let actor = actor(&world, true);

@@ -228,10 +228,7 @@ pub(super) async fn step(engine: &Arc<Engine>, target: &Target) -> Result<Given,
     parting::forget(engine, cluster, &last.held, &last.ledgers).await?;
     let endpoint = Engine::hub_endpoint(cluster, &resources::definitions(), "");
     for definition in &own.definitions {
-        let request = DeleteRequest {
-            uid: Some(meta::uid(definition).to_owned()),
-            propagation: None,
-        };
+        let request = DeleteRequest::of(meta::uid(definition));
         match engine
             .hub
             .delete(&endpoint, meta::name(definition), &request)

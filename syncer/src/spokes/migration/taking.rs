@@ -103,10 +103,7 @@ async fn sweep(engine: &Arc<Engine>, target: &Target, found: &Found) -> Result<(
         if held.contains(meta::name(ledger)) || !served(text(of, &["kind"]), text(of, &["group"])) {
             continue;
         }
-        let request = DeleteRequest {
-            uid: Some(meta::uid(ledger).to_owned()),
-            propagation: None,
-        };
+        let request = DeleteRequest::of(meta::uid(ledger));
         match engine
             .hub
             .delete(&endpoint, meta::name(ledger), &request)
