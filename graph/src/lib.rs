@@ -60,8 +60,8 @@ pub use inventory::{Inventory, applyset_id};
 pub use node_status::printable;
 pub use ownership::{Ownership, label_definition, ownership};
 pub use plan::{
-    Apply, Change, Claim, InstanceState, NodePlan, NodeReason, NodeState, ObjectRef, Observed,
-    Plan, PlanInput, PruneWave, Target, Wanted,
+    Apply, Change, Claim, Expected, InstanceState, NodePlan, NodeReason, NodeState, ObjectRef,
+    Observed, Plan, PlanInput, PruneWave, Target, Wanted,
 };
 pub use pluralize::pluralize;
 pub use resolve::{ResolveError, ResolvedKind, SchemaResolver};

@@ -10,6 +10,7 @@ mod claim;
 mod collection;
 mod decorate;
 mod evaluate;
+mod expected;
 mod external;
 mod names;
 mod node;
@@ -61,6 +62,8 @@ pub struct Plan {
     /// Every object that could be resolved, decorated, in topological order. Those with a change are to be applied, in any
     /// order and at once: what must wait is not among them. Empty after a failure.
     pub applies: Vec<Apply>,
+    /// What nodes that wait are going to make, where their names need nothing but the instance. Empty after a failure.
+    pub expected: Vec<Expected>,
     /// The external references that are to be read, and watched.
     pub wanted: Vec<Wanted>,
     /// What the instance must carry before anything is applied: what was and what will be.
@@ -178,6 +181,21 @@ pub struct Apply {
     pub claim: Claim,
 }
 
+/// An object that is going to be wanted, as far as it is known before its node is resolved.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Expected {
+    /// The node.
+    pub node: Arc<str>,
+    /// Which object.
+    pub reference: ObjectRef,
+    /// Its kind.
+    pub gvk: GroupVersionKind,
+    /// Its endpoint.
+    pub gvr: GroupVersionResource,
+    /// The number of its deletion wave.
+    pub apply_order: i64,
+}
+
 /// Whose an object is that stands where one is wanted.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Claim {
@@ -227,6 +245,7 @@ impl CompiledGraph {
         Plan {
             nodes: Vec::new(),
             applies: Vec::new(),
+            expected: Vec::new(),
             wanted: Vec::new(),
             inventory_before: Inventory::empty(instance),
             inventory_after: Inventory::empty(instance),

@@ -6,6 +6,9 @@ import { links, list, plural, refusal, text, yaml } from "./parts.js";
 
 const SIGN = { Create: "+", Update: "~", Delete: "-" };
 
+/** What stays though it is not wanted any more, by its deletion policy. */
+const isKept = (it) => it.action === "Retain" || it.action === "Orphan";
+
 /** Annotations that nobody writes. */
 const NOT_WRITTEN = ["kcp.io/cluster", "kubectl.kubernetes.io/last-applied-configuration"];
 
@@ -37,7 +40,7 @@ ${definition.replace(/^---.*\n/, "").split("\n").map((line) => `    ${line}`).jo
 
 const place = (it) => `${it.namespace ? `${text(it.namespace)}/` : ""}${text(it.name)}`;
 
-const ofChild = (it) => html`<tr><td>${SIGN[it.action] ?? text(it.action)}</td><td>${text(it.nodeID)}</td><td>${text(it.kind)}</td><th scope="row">${place(it)}</th>
+const ofChild = (it) => html`<tr><td>${isKept(it) ? html`= <span class="quiet">${text(it.action)}</span>` : SIGN[it.action] ?? text(it.action)}</td><td>${text(it.nodeID)}</td><td>${text(it.kind)}</td><th scope="row">${place(it)}</th>
   <td class="prose">${list(it.fields).map((field) => html`<div><code>${text(field?.path)}</code> ${text(field?.from) || "–"} → ${text(field?.to) || "–"}</div>`)}
     ${it.fieldsOmitted ? html`<div class="quiet">${plural(Number(it.fieldsOmitted), "more field")}</div>` : nothing}</td></tr>`;
 
@@ -59,7 +62,7 @@ function answered(status) {
   const count = (name) => Number(summary[name] ?? 0);
   return html`${isRefused ? html`<p class="refusal" role="alert"><b>Its CRD would be refused.</b> ${text(crd.message)}
       ${list(crd.breaking).length ? html`To accept that, annotate the definition with <code>kro.run/allow-breaking-changes: "true"</code>. What follows is what would be done then.` : nothing}</p>` : nothing}
-    <p role="status"><b>${count("created")}</b> to create, <b>${count("updated")}</b> to change, <b>${count("deleted")}</b> to delete, in ${plural(clusters.length, "cluster")};
+    <p role="status"><b>${count("created")}</b> to create, <b>${count("updated")}</b> to change, <b>${count("deleted")}</b> to delete${count("kept") ? html`, <b>${count("kept")}</b> to keep` : nothing}, in ${plural(clusters.length, "cluster")};
       ${plural(count("examined"), "instance")} of ${count("instances")} examined, ${count("invalid")} invalid, ${count("failing")} failing, ${count("held")} waiting for a confirmation.</p>
     ${crd?.message && !isRefused ? html`<p class="refusal">${text(crd.message)}</p>` : nothing}
     ${list(crd?.breaking).map((it) => html`<p class="quiet">Breaking: ${text(it)}</p>`)}

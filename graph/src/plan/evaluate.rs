@@ -143,6 +143,14 @@ impl<'a> Values<'a> {
         Ok(value)
     }
 
+    /// Evaluates an expression before its turn: where that fails, it is as if it had not been asked.
+    pub(super) fn early(&mut self, expression: &Expression, runs: &[Run]) -> Option<Evaluated> {
+        let was_hopeless = self.is_hopeless.get();
+        let value = self.value(expression, runs).ok();
+        self.is_hopeless.set(was_hopeless);
+        value
+    }
+
     /// Evaluates an expression to true or false; null is false.
     pub(super) fn boolean(
         &mut self,

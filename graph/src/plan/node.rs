@@ -19,8 +19,8 @@ use super::outcome;
 use super::run::{NAMELESS, Outcome, Run, Stop};
 use super::wanted::Wanted;
 use super::{
-    Apply, Change, Claim, Managed, NodePlan, NodeReason, NodeState, ObjectRef, Plan, PlanInput,
-    project,
+    Apply, Change, Claim, Expected, Managed, NodePlan, NodeReason, NodeState, ObjectRef, Plan,
+    PlanInput, project,
 };
 use crate::drift;
 use crate::graph::{CompiledGraph, Node, NodeKind, Reference};
@@ -34,6 +34,7 @@ pub(super) struct Planner<'a> {
     pub(super) runs: Vec<Run>,
     decorator: Decorator<'a>,
     applies: Vec<Apply>,
+    pub(super) expected: Vec<Expected>,
     pub(super) wanted: Vec<Wanted>,
     unresolved: Option<String>,
     pub(super) incomplete: bool,
@@ -60,6 +61,7 @@ impl<'a> Planner<'a> {
             runs: vec![Run::default(); graph.nodes.len()],
             decorator: Decorator::new(graph, input),
             applies: Vec::new(),
+            expected: Vec::new(),
             wanted: Vec::new(),
             unresolved: None,
             incomplete: false,
@@ -81,6 +83,9 @@ impl<'a> Planner<'a> {
                     let gvr = format!("{}/{}, Resource={}", gvr.group, gvr.version, gvr.resource);
                     self.unresolved
                         .get_or_insert_with(|| format!("gvr {}: {why}", quote(&gvr)));
+                    if self.stage.is_wanted() {
+                        self.expect(node);
+                    }
                     (NodeState::InProgress, self.stage.pending(), Some(why))
                 }
                 Err(Stop::Deleting(why)) => {
@@ -130,6 +135,7 @@ impl<'a> Planner<'a> {
         let (status, status_error) = project::status(self.graph, &mut self.values, &self.runs);
         if failure.is_some() || deleting.is_some() {
             self.applies.clear();
+            self.expected.clear();
         }
         // What failed to be applied is not asked for again within this round.
         let observed = self.input.observed;
@@ -140,6 +146,7 @@ impl<'a> Planner<'a> {
             is_hopeless: self.values.are_hopeless(),
             nodes,
             applies: self.applies,
+            expected: self.expected,
             wanted: self.wanted,
             inventory_before: before,
             inventory_after: now,
@@ -473,6 +480,11 @@ pub(super) enum Pushed {
 // === impl Stage ===
 
 impl Stage {
+    /// Whether it is known that the node is wanted.
+    const fn is_wanted(self) -> bool {
+        matches!(self, Self::Dependencies | Self::Objects)
+    }
+
     /// Why a node goes no further that waits.
     const fn pending(self) -> NodeReason {
         match self {

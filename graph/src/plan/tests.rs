@@ -292,6 +292,45 @@ fn what_is_to_stay_has_no_owner_where_policies_count() {
 }
 
 #[test]
+fn what_waits_is_named_where_its_name_needs_nothing_else() {
+    let map = |id: &str, name: &str, after: &str| {
+        let mut object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+        object["data"] = json!({"after": after});
+        json!({"id": id, "template": object})
+    };
+    let after = "${first.metadata.uid}";
+    let mut placed = map("placed", "placed", after);
+    placed["template"]["metadata"]["namespace"] = json!("${schema.spec.name}");
+    let mut absent = map("absent", "absent", after);
+    absent["includeWhen"] = json!(["${schema.spec.public}"]);
+    let mut unknown = map("unknown", "unknown", after);
+    unknown["includeWhen"] = json!(["${first.data.after == 'x'}"]);
+    let definition = json!({
+        "schema": {"kind": "Any", "apiVersion": "v1alpha1", "spec": {"name": "string", "public": "boolean"}},
+        "resources": [
+            map("first", "first", "x"),
+            map("named", "${schema.spec.name + '-named'}", after),
+            map("later", "${first.metadata.name + '-later'}", after),
+            map("wrong", "${schema.spec.name + '/'}", after),
+            map("failing", "${string(1 / int(schema.spec.name))}", after),
+            placed, absent, unknown,
+            {"id": "many", "forEach": [{"it": "${[first.metadata.uid]}"}], "template": map("", "${it}", "x")["template"]},
+        ],
+    });
+    let world = World::new(definition, instance());
+    let plan = world.plan();
+    assert_eq!(world::applies(&plan), "first+");
+    let place = |it: &Expected| {
+        let reference = &it.reference;
+        format!("{} {}/{}", it.node, reference.namespace, reference.name)
+    };
+    let expected: Vec<String> = plan.expected.iter().map(place).collect();
+    assert_eq!(expected, ["named shop/demo-named", "placed demo/placed"]);
+    assert!(!plan.is_hopeless, "what fails early was not asked");
+}
+
+#[test]
 fn drift_and_a_changed_instance_ask_for_just_what_differs() {
     let mut world = World::new(web(), instance()).settled();
     world.edit("ConfigMap", "demo-eu", |live| {

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //!
-//! Before an apply it names a superset of what will be there; after a prune it is exact. A hub that
+//! Before an apply it names a superset of what will be there, what waits for its turn among it; after a prune it is exact. A hub that
 //! is killed at any point finds in it every kind that it has to look into.
 //!
 //! A member has a uid once an apply of ours was answered with it. Without one it is an intent, and what stands at its name may be
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use api::wheelhouse::{InstanceReference, Inventory, InventoryMember, InventorySpec};
 use client::{DeleteRequest, Endpoint, Patch};
-use graph::{Applied, Apply, Claim, ObjectRef, Plan};
+use graph::{Applied, Apply, Claim, Expected, ObjectRef, Plan};
 use serde_json::json;
 
 use super::work::{Pause, Work};
@@ -90,6 +90,11 @@ pub(crate) async fn before(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> R
             && spec.acting_at_hub_as.as_ref() == actor.user_at_hub().map(AsRef::as_ref)
     });
     if members.len() > count || !same_actor {
+        // What is named now needs no write of its own once its turn has come.
+        for expected in &plan.expected {
+            let entry = members.entry(expected.reference.clone());
+            entry.or_insert_with(|| intent(expected));
+        }
         for (reference, member) in &mut members {
             if let Some(uid) = work.memory.claims.get(reference) {
                 member.uid.clone_from(uid);
@@ -103,6 +108,25 @@ pub(crate) async fn before(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> R
         write(work, spec).await?;
     }
     inventory(work, &plan.inventory_before).await
+}
+
+/// Names the uids of what was applied so far, while a plan waits: until then only its marks say that an object is the instance's.
+pub(crate) async fn confirm(work: &mut Work<'_>) -> Result<(), Pause> {
+    let Some(known) = &work.memory.ledger else {
+        return Ok(());
+    };
+    let mut spec = known.clone();
+    for member in &mut spec.members {
+        if let Some(uid) = work.memory.claims.get(&reference_of(member)) {
+            member.uid.clone_from(uid);
+        }
+    }
+    if spec != *known {
+        spec.settled_count = settled_count(known).and_then(|count| u32::try_from(count).ok());
+        spec.exact = false;
+        write(work, spec).await?;
+    }
+    Ok(())
 }
 
 /// Names exactly what is there after a prune.
@@ -236,6 +260,20 @@ fn settled_count(spec: &InventorySpec) -> Option<usize> {
     }
     spec.settled_count
         .and_then(|count| usize::try_from(count).ok())
+}
+
+fn intent(expected: &Expected) -> InventoryMember {
+    InventoryMember {
+        group: expected.gvk.group.clone(),
+        version: expected.gvk.version.clone(),
+        kind: expected.gvk.kind.clone(),
+        resource: expected.gvr.resource.clone(),
+        namespace: expected.reference.namespace.clone(),
+        name: expected.reference.name.clone(),
+        node: expected.node.to_string(),
+        order: expected.apply_order,
+        ..InventoryMember::default()
+    }
 }
 
 fn member(apply: &Apply, applied: Option<&Applied>) -> InventoryMember {

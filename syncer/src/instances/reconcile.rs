@@ -357,6 +357,8 @@ impl Work<'_> {
         if !failed && pruned.is_ok() && plan.prune_allowed() {
             ledger::after(self, actor, plan).await?;
             brake::settled(self, served);
+        } else {
+            ledger::confirm(self).await?;
         }
         ledger::note_held(self).await?;
         ledger::name_mirror(self, actor).await?;
