@@ -439,7 +439,10 @@ impl Target {
             (kind.clone(), end.clone()),
             self.follow(source, end),
             &self.tasks,
-            move |instance| queue.add(instance),
+            move |instance, mark| match mark {
+                Some(mark) => queue.add_for(instance, mark),
+                None => queue.add(instance),
+            },
         );
     }
 
