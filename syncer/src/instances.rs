@@ -141,7 +141,7 @@ fn changed(engine: &Engine, gvr: &Arc<GroupVersionResource>, object: &Arc<RawObj
     if engine.instances.put(gvr, &cluster, &key, object)
         && let Some(target) = engine.fleet.get(&cluster)
     {
-        target.queue.add_for(key, object.mark());
+        target.queue.add(key);
     }
     engine.note_census(&cluster);
 }
@@ -189,10 +189,7 @@ pub(crate) fn start_workers(engine: &Arc<Engine>, target: &Arc<Target>) {
                 let end = reconcile.instrument(traced).instrument(span).await;
                 let failed = end == reconcile::End::Failed;
                 engine.metrics.reconciled(cluster, begun.elapsed(), failed);
-                match end {
-                    reconcile::End::Done(own) => target.queue.done_knowing(&key, &own),
-                    reconcile::End::Failed => target.queue.done(&key),
-                }
+                target.queue.done(&key);
             }
         });
     }

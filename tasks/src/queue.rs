@@ -4,8 +4,7 @@
 //! # Invariants
 //!
 //! A key that is added after a worker took it is handed out again once that worker is done with
-//! it, unless all that it was added for is what the worker brought about itself. A key waits in at most one place: ready, delayed (the
-//! earlier due time wins) or running; one that runs may be due later besides.
+//! it. A key waits in at most one place: ready, delayed (the earlier due time wins) or running.
 //!
 //! The queue holds keys of objects that exist in a cache, each once, so it is bounded by them.
 //!
@@ -22,9 +21,6 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Outcome, QueueMetrics, Working};
-
-/// Marks of one key that are kept while it is worked on: as many as a worker's own writes come to, and more mean that there is work.
-const MARK_COUNT_MAX: usize = 256;
 
 /// A deduplicating queue with delayed additions.
 #[derive(Debug)]
@@ -51,20 +47,11 @@ struct State<K> {
     ready: VecDeque<(K, Instant)>,
     ready_keys: HashSet<K>,
     running: HashMap<K, Run>,
-    again: HashMap<K, Again>,
+    again: HashSet<K>,
     delayed: BTreeMap<(Instant, u64), K>,
     due: HashMap<K, (Instant, u64)>,
     sequence: u64,
     metrics: QueueMetrics,
-}
-
-/// Why a key is to be handed out again once its worker is done.
-#[derive(Debug)]
-enum Again {
-    /// Whatever the worker knows.
-    Certainly,
-    /// Because of states, by their marks, which the worker may have brought about.
-    For(Vec<String>),
 }
 
 /// A key that a worker has.
@@ -84,7 +71,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             ready: VecDeque::new(),
             ready_keys: HashSet::new(),
             running: HashMap::new(),
-            again: HashMap::new(),
+            again: HashSet::new(),
             delayed: BTreeMap::new(),
             due: HashMap::new(),
             sequence: 0,
@@ -99,18 +86,6 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Adds a key to be worked on as soon as a worker is free.
     pub fn add(&self, key: K) {
         self.state.lock().add(key, Instant::now());
-        self.changed.notify_one();
-    }
-
-    /// Adds a key because of a state that something has, which `mark` names. [`WorkQueue::done_knowing`] has what it is good for.
-    pub fn add_for(&self, key: K, mark: String) {
-        let mut state = self.state.lock();
-        if state.running.contains_key(&key) {
-            state.note(key, mark);
-            return;
-        }
-        state.add(key, Instant::now());
-        drop(state);
         self.changed.notify_one();
     }
 
@@ -176,12 +151,6 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
     /// Marks the work on a key as done; the key is ready again if it was added meanwhile.
     pub fn done(&self, key: &K) {
-        self.done_knowing(key, &HashSet::new());
-    }
-
-    /// [`WorkQueue::done`], for a worker that has brought about the states of these marks and has gone on from each: to be told of them
-    /// is no work.
-    pub fn done_knowing(&self, key: &K, known: &HashSet<String>) {
         let mut state = self.state.lock();
         let now = Instant::now();
         if let Some(run) = state.running.remove(key) {
@@ -190,11 +159,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             state.metrics.worked.observe(worked.as_secs_f64());
             state.metrics.reconciles.count(run.outcome);
         }
-        if state
-            .again
-            .remove(key)
-            .is_some_and(|again| again.is_work(known))
-        {
+        if state.again.remove(key) {
             state.add(key.clone(), now);
             self.changed.notify_one();
         }
@@ -225,7 +190,7 @@ impl<K: Clone + Eq + Hash> State<K> {
             self.delayed.remove(&place);
         }
         if self.running.contains_key(&key) {
-            self.again.insert(key, Again::Certainly);
+            self.again.insert(key);
         } else if self.ready_keys.insert(key.clone()) {
             self.metrics.adds.inc();
             self.metrics.depth.inc();
@@ -233,22 +198,8 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Notes why a key that runs may have to come again.
-    fn note(&mut self, key: K, mark: String) {
-        let again = self
-            .again
-            .entry(key)
-            .or_insert_with(|| Again::For(Vec::new()));
-        match again {
-            Again::For(marks) if marks.len() < MARK_COUNT_MAX => marks.push(mark),
-            Again::For(_) => *again = Again::Certainly,
-            Again::Certainly => {}
-        }
-    }
-
     fn add_at(&mut self, key: K, due: Instant) {
-        let comes_again = matches!(self.again.get(&key), Some(Again::Certainly));
-        if self.ready_keys.contains(&key) || comes_again {
+        if self.ready_keys.contains(&key) || self.again.contains(&key) {
             return;
         }
         if let Some(place) = self.due.get(&key).copied() {
@@ -291,18 +242,6 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 }
 
-// === impl Again ===
-
-impl Again {
-    /// Whether there is more than a worker knows.
-    fn is_work(&self, known: &HashSet<String>) -> bool {
-        match self {
-            Self::Certainly => true,
-            Self::For(marks) => !marks.iter().all(|mark| known.contains(mark)),
-        }
-    }
-}
-
 impl<K> Drop for State<K> {
     /// Others of the same name go on, and are counted by the same gauges.
     fn drop(&mut self) {
@@ -341,58 +280,6 @@ mod tests {
         assert!(early.is_err(), "one worker at a time");
         queue.done(&key);
         assert_eq!(queue.next().await, "a", "the work that arrived meanwhile");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_a_worker_brought_about_itself_is_no_work() {
-        let marks = |marks: &[&str]| marks.iter().map(|mark| (*mark).to_owned()).collect();
-        // (what was seen meanwhile, what the worker did, whether there is work)
-        for (seen, own, want) in [
-            (vec!["x"], vec!["x", "y"], false),
-            (vec!["x", "y", "x"], vec!["x", "y"], false),
-            (vec!["x", "z"], vec!["x", "y"], true),
-            (vec!["x"], vec![], true),
-            (vec!["x"; MARK_COUNT_MAX + 1], vec!["x"], true),
-        ] {
-            let queue = queue();
-            queue.add_for("a", "x".to_owned());
-            let key = queue.next().await;
-            for mark in &seen {
-                queue.add_for("a", (*mark).to_owned());
-            }
-            queue.done_knowing(&key, &marks(&own));
-            assert_eq!(queue.depth().ready == 1, want, "{seen:?} and {own:?}");
-        }
-        let queue = queue();
-        queue.add("a");
-        let key = queue.next().await;
-        queue.add_for("a", "x".to_owned());
-        queue.add("a");
-        queue.add_for("a", "x".to_owned());
-        queue.done_knowing(&key, &marks(&["x"]));
-        assert_eq!(queue.next().await, "a", "there was more than that");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_delay_outlives_what_turns_out_to_be_no_work() {
-        let own: HashSet<String> = HashSet::from(["x".to_owned()]);
-        for is_delay_first in [true, false] {
-            let queue = queue();
-            queue.add("a");
-            let key = queue.next().await;
-            let delay = || queue.add_after("a", Duration::from_secs(5));
-            if is_delay_first {
-                delay();
-            }
-            queue.add_for("a", "x".to_owned());
-            if !is_delay_first {
-                delay();
-            }
-            queue.done_knowing(&key, &own);
-            let start = Instant::now();
-            assert_eq!(queue.next().await, "a", "it is due");
-            assert_eq!(start.elapsed().as_secs(), 5, "and not before");
-        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -175,11 +175,6 @@ impl RawObject {
         map(&self.labels) + map(&self.annotations) + finalizers + owners
     }
 
-    /// Names a state of an object: no other object, and no other state of it, has the same.
-    pub fn mark(&self) -> String {
-        [&*self.uid, "/", &*self.resource_version].concat()
-    }
-
     /// Takes an object that was parsed, the answer to a call for example.
     pub fn from_value(object: &Value) -> Result<Self, serde_json::Error> {
         let raw = serde_json::value::to_raw_value(object)?;

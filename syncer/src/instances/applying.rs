@@ -264,7 +264,6 @@ pub(crate) fn absorb(
                 observed.claimed(&apply.reference, &uid);
                 work.memory.claims.insert(apply.reference.clone(), uid);
                 if let Ok(object) = RawObject::from_value(&live) {
-                    work.own_states.insert(object.mark());
                     let kind = WatchedKind {
                         gvk: apply.gvk.clone(),
                         gvr: apply.gvr.clone(),

@@ -131,7 +131,7 @@ async fn say(work: &mut Work<'_>, message: &str) -> Result<(), Pause> {
     let left = work.memory.claims.values().map(String::as_str);
     let left = left.filter(|uid| !uid.is_empty()).collect();
     let wanted = graph::status::deleting(graph, &work.instance, message, &left, &now);
-    status::write(work, wanted).await
+    status::write_over(work, wanted).await
 }
 
 /// Takes our finalizer off the hub's instance.

@@ -5,7 +5,7 @@
 //!
 //! Only a mirror of this hub is deleted, and only once every instance of the hub is known.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use client::reflector::RawObject;
 use tracing::{debug, info, warn};
@@ -111,7 +111,6 @@ async fn take_away_with_children(
         memory: Memory::default(),
         met_foreign: false,
         error: None,
-        own_states: HashSet::new(),
     };
     work.require_synced(served)?;
     let actor = acting::resolve(engine, target, &served.grant).await;

@@ -47,10 +47,9 @@ struct Outcome {
 }
 
 /// Whether a reconcile has to be tried again because something failed.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It has not; the states that it brought about and has gone on from, where nothing is left to be done.
-    Done(HashSet<String>),
+    Done,
     Failed,
 }
 
@@ -63,7 +62,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         }
         target.externals.forget(key);
         orphans::remove(engine, target, key).await;
-        return End::Done(HashSet::new());
+        return End::Done;
     };
     let instance = match object.value() {
         Ok(instance) => instance,
@@ -82,13 +81,10 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         memory,
         met_foreign: false,
         error: None,
-        own_states: HashSet::new(),
     };
     let outcome = work.step().await;
-    let mut own_states = HashSet::new();
     if outcome.is_ok() {
         restoring::passed(engine, target, key);
-        own_states = std::mem::take(&mut work.own_states);
     }
     let failure = match outcome {
         Ok(()) | Err(Pause::Watch) => None,
@@ -101,10 +97,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
     work.memory.failure_count = failure
         .as_ref()
         .map_or(0, |_| work.memory.failure_count + 1);
-    let end = match failure {
-        None => End::Done(own_states),
-        Some(_) => End::Failed,
-    };
+    let end = failure.as_ref().map_or(End::Done, |_| End::Failed);
     if let Some(reason) = failure {
         let attempt = work.memory.failure_count;
         debug!(cluster = %target.cluster, key = %key, attempt, reason, "reconcile failed");

@@ -12,9 +12,18 @@ use super::{
 };
 use crate::{engine::Engine, state::target::TargetSort};
 
-/// Writes a status, unless it is the one that is there. It is refused with a conflict if the instance has changed: the known one may
-/// be older than the stored one, parts of which would come back, and what has changed would be taken for known.
+/// Writes a status that was computed as a whole, unless it is the one that is there.
 pub(crate) async fn write(work: &mut Work<'_>, wanted: Value) -> Result<(), Pause> {
+    let patch = json!([
+        {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(&work.instance)},
+        {"op": "add", "path": "/status", "value": wanted},
+    ]);
+    put(work, &wanted, &patch).await
+}
+
+/// Writes a status that keeps parts of the known one. It is refused with a conflict if the instance has changed: after a write that
+/// was not answered, the known status is older than the stored one, and parts of it would come back.
+pub(crate) async fn write_over(work: &mut Work<'_>, wanted: Value) -> Result<(), Pause> {
     let version = api::meta::resource_version(&work.instance);
     let patch = json!([
         {"op": "test", "path": "/metadata/uid", "value": api::meta::uid(&work.instance)},
@@ -61,7 +70,7 @@ fn state(status: &Value) -> Option<&str> {
 /// Reports in the status that nothing can be done for the instance, and why.
 pub(crate) async fn failed(work: &mut Work<'_>, reason: &str) -> Result<(), Pause> {
     let wanted = with_failure(&work.instance, work.instance["status"].clone(), reason);
-    write(work, wanted).await
+    write_over(work, wanted).await
 }
 
 /// Returns a status that says, beside what it says, that something failed.
@@ -151,5 +160,5 @@ async fn waiting(work: &mut Work<'_>, reason: &'static str, message: String) -> 
     set.mark(Mark::waits("ResourcesReady", reason, message));
     wanted["conditions"] = Value::Array(set.to_values());
     wanted["state"] = json!("IN_PROGRESS");
-    write(work, wanted).await
+    write_over(work, wanted).await
 }

@@ -1,6 +1,6 @@
 //! An instance in the hands of a worker, and how the work on it ends.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use graph::NodeReason;
 use serde_json::Value;
@@ -68,15 +68,13 @@ pub(crate) struct Work<'a> {
     pub(crate) met_foreign: bool,
     /// Why the first of its nodes that failed did so.
     pub(crate) error: Option<NodeReason>,
-    /// The states that its own writes brought about, and that its plans know of, by their [marks](client::reflector::RawObject::mark).
-    pub(crate) own_states: HashSet<String>,
 }
 
 // === impl Work ===
 
 impl Work<'_> {
     /// Applies a patch to the hub's instance and goes on with the answer. It names the uid: an instance that is gone by now
-    /// would otherwise be made again, empty. It names the version too: what is answered is then what was known, and this change.
+    /// would otherwise be made again, empty.
     pub(crate) async fn apply_to_instance(
         &mut self,
         patch: &Value,
@@ -86,7 +84,7 @@ impl Work<'_> {
         let patch = client::Patch::Apply {
             manager,
             force: client::Force::Yes,
-            object: &claims::update_only_as_known(patch, &self.instance),
+            object: &claims::update_only(patch, &self.memory.uid),
             answer: client::Answer::Object,
         };
         self.instance = self
@@ -98,12 +96,10 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Lets the cache know the instance as it is now, after a write of ours that nobody else's came before: to be told of it again is
-    /// no work.
-    pub(crate) fn answered(&mut self) {
+    /// Lets the cache know the instance as it is now.
+    pub(crate) fn answered(&self) {
         if let Ok(object) = client::reflector::RawObject::from_value(&self.instance) {
             let (cluster, key) = (&self.target.cluster, self.key);
-            self.own_states.insert(object.mark());
             self.engine
                 .instances
                 .answered(cluster, key, Arc::new(object));

@@ -394,25 +394,20 @@ impl State {
     }
 }
 
-/// Starts the watch of a kind, which ends with `end`; `concern` is called with each instance that an event concerns, and the mark of the
-/// state that it tells of, if it tells of one.
+/// Starts the watch of a kind, which ends with `end`; `concern` is called with each instance that an event concerns.
 pub(crate) fn watch(
     cache: &Arc<ChildCache>,
     (kind, end): (WatchedKind, CancellationToken),
     mut events: mpsc::Receiver<reflector::Event>,
     tasks: &Tasks,
-    concern: impl Fn(InstanceKey, Option<String>) + Send + 'static,
+    concern: impl Fn(InstanceKey) + Send + 'static,
 ) {
     let cache = Arc::clone(cache);
     tasks.spawn("children", async move {
         // Ends when the reflector does, which ends with its token.
         while let Some(event) = events.recv().await {
-            let mark = match &event {
-                reflector::Event::Applied(object) => Some(object.mark()),
-                _ => None,
-            };
             for instance in cache.take(&kind, &end, event) {
-                concern(instance, mark.clone());
+                concern(instance);
             }
         }
     });

@@ -89,16 +89,6 @@ pub(crate) fn update_only(object: &Value, uid: &str) -> Value {
     with(object, "uid", uid)
 }
 
-/// Makes an apply that is refused where there is no object of the uid that a known state has, or where it is in another state by now.
-pub(crate) fn update_only_as_known(object: &Value, known: &Value) -> Value {
-    let object = update_only(object, api::meta::uid(known));
-    with(
-        &object,
-        "resourceVersion",
-        api::meta::resource_version(known),
-    )
-}
-
 fn with(object: &Value, field: &str, text: &str) -> Value {
     let mut object = object.clone();
     object["metadata"][field] = json!(text);

@@ -40,8 +40,6 @@ pub(crate) struct Aside {
 struct Held {
     gvr: Arc<GroupVersionResource>,
     object: Arc<RawObject>,
-    /// Whether an answer to our own write said this, and the watch has yet to.
-    is_answered: bool,
 }
 
 #[derive(Debug)]
@@ -90,8 +88,7 @@ impl InstanceCache {
             .collect()
     }
 
-    /// Takes up the answer to our own write, unless a newer one is there. The write must have been one that is refused where the
-    /// instance was not as it was known: otherwise what others have changed meanwhile would be nobody's work.
+    /// Takes up the answer to our own write, unless a newer one is there.
     pub(crate) fn answered(
         &self,
         cluster: &LogicalCluster,
@@ -106,7 +103,6 @@ impl InstanceCache {
             && is_newer(&object.resource_version, &known.object.resource_version)
         {
             known.object = object;
-            known.is_answered = true;
         }
     }
 
@@ -132,17 +128,14 @@ impl InstanceCache {
         let mut state = self.state.lock();
         state.forget_aside(gvr, cluster, key);
         let instances = state.instances.entry(cluster.clone()).or_default();
-        let known = instances.get(key);
-        if known
-            .is_some_and(|known| is_newer(&known.object.resource_version, &object.resource_version))
-        {
+        let known = instances.get(key).map(|held| &held.object);
+        if known.is_some_and(|known| is_newer(&known.resource_version, &object.resource_version)) {
             return false;
         }
-        let concerns = known.is_none_or(|known| known.is_work(object));
+        let concerns = known.is_none_or(|known| concerns(known, object));
         let held = Held {
             gvr: Arc::clone(gvr),
             object: Arc::clone(object),
-            is_answered: false,
         };
         instances.insert(key.clone(), held);
         concerns
@@ -283,85 +276,15 @@ impl CacheState {
     }
 }
 
-// === impl Held ===
-
-impl Held {
-    /// Returns whether it is work that a watch tells of an object in the place of this one: its own status is not, nor what we have
-    /// written ourselves.
-    fn is_work(&self, object: &RawObject) -> bool {
-        let known = &self.object;
-        let is_same_version = known.resource_version == object.resource_version;
-        known.uid != object.uid
-            || known.generation != object.generation
-            || known.deletion_timestamp != object.deletion_timestamp
-            || known.labels != object.labels
-            || known.finalizers != object.finalizers
-            || !annotations(known).eq(annotations(object))
-            // The same version under another schema.
-            || is_same_version && !self.is_answered && known.raw().get() != object.raw().get()
-    }
-}
-
-/// The annotations that an object has in its own cluster: a watch of all clusters adds the name of the cluster.
-fn annotations(object: &RawObject) -> impl Iterator<Item = (&String, &String)> {
-    let annotations = object.annotations.iter();
-    annotations.filter(|(key, _)| *key != api::cluster::ANNOTATION)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::testing::raw;
-
-    fn held(version: &str, is_answered: bool) -> Held {
-        Held {
-            gvr: Arc::new(GroupVersionResource::new("kro.run", "v1", "apps")),
-            object: raw(&object(version, |_| {})),
-            is_answered,
-        }
-    }
-
-    fn object(version: &str, change: impl Fn(&mut Value)) -> Value {
-        let mut object = json!({
-            "apiVersion": "kro.run/v1", "kind": "App",
-            "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": version, "generation": 1,
-                "annotations": {"a": "b"}},
-        });
-        change(&mut object);
-        object
-    }
-
-    #[test]
-    fn what_an_answer_said_is_no_work_when_the_watch_says_it_again() {
-        let of_watch = |it: &mut Value| {
-            it["metadata"]["annotations"][api::cluster::ANNOTATION] = json!("east");
-        };
-        let other = |it: &mut Value| it["metadata"]["annotations"]["a"] = json!("c");
-        let status = |it: &mut Value| it["status"] = json!({"x": 1});
-        let generation = |it: &mut Value| it["metadata"]["generation"] = json!(2);
-        let cases: [(&str, Held, Value, bool); 7] = [
-            ("told again", held("5", true), object("5", of_watch), false),
-            ("its status", held("5", true), object("6", status), false),
-            ("its spec", held("5", true), object("6", generation), true),
-            ("an annotation", held("5", true), object("6", other), true),
-            (
-                "of another history",
-                held("5", true),
-                object("5", generation),
-                true,
-            ),
-            (
-                "of another schema",
-                held("5", false),
-                object("5", status),
-                true,
-            ),
-            ("the same", held("5", false), object("5", |_| {}), false),
-        ];
-        for (name, held, object, want) in cases {
-            assert_eq!(held.is_work(&raw(&object)), want, "{name}");
-        }
-    }
+/// Returns whether a change of an instance is work: its own status is not.
+fn concerns(known: &RawObject, object: &RawObject) -> bool {
+    known.uid != object.uid
+        || known.generation != object.generation
+        || known.deletion_timestamp != object.deletion_timestamp
+        || known.labels != object.labels
+        || known.annotations != object.annotations
+        || known.finalizers != object.finalizers
+        // The same version under another schema.
+        || (known.resource_version == object.resource_version
+            && known.raw().get() != object.raw().get())
 }

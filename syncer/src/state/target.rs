@@ -439,10 +439,7 @@ impl Target {
             (kind.clone(), end.clone()),
             self.follow(source, end),
             &self.tasks,
-            move |instance, mark| match mark {
-                Some(mark) => queue.add_for(instance, mark),
-                None => queue.add(instance),
-            },
+            move |instance| queue.add(instance),
         );
     }
 
