@@ -1,6 +1,10 @@
 //! Servers in memory for tests of controllers: a hub and the cluster of a spoke, and what the syncer knows of them.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    convert::Infallible,
+    sync::Arc,
+};
 
 use api::{GroupKind, GroupVersionKind, LogicalCluster, Status};
 use bytes::Bytes;
@@ -309,6 +313,7 @@ impl World {
             },
             met_foreign: false,
             error: None,
+            kept: HashSet::new(),
         }
     }
 }

@@ -45,7 +45,7 @@ impl<'a> Planner<'a> {
         for (index, ((mut object, reference), live)) in
             objects.into_iter().zip(references).zip(lives).enumerate()
         {
-            self.decorate_item(node, &mut object, index, count);
+            self.decorate_item(node, &mut object, (index, count), live.as_deref());
             let id = format!("{}-{index}", node.id);
             let (pushed, shown) = self.push_apply(node, id, reference, object, live);
             own.extend(shown);

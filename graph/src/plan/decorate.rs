@@ -82,15 +82,21 @@ impl<'a> Decorator<'a> {
         }
     }
 
-    /// Decorates an object; `item` is its index and the size of its collection.
-    pub(super) fn decorate(&self, node: &Node, object: &mut Value, item: Option<(usize, usize)>) {
+    /// Decorates an object; `item` is its index and the size of its collection, `live` what stands in its place.
+    pub(super) fn decorate(
+        &self,
+        node: &Node,
+        object: &mut Value,
+        item: Option<(usize, usize)>,
+        live: Option<&Value>,
+    ) {
         let metadata = meta::metadata_mut(object);
         for part in ["labels", "annotations"] {
             // Who wrote an object, for one, is not for a template or an instance to say.
             let is_hubs = |key: &str| key.starts_with(HUB_PREFIX) || key == ANNOTATION_ORIGIN;
             map_in(metadata, part).retain(|key, _| !is_hubs(key));
         }
-        let stays = self.has_policies && stays(metadata);
+        let stays = self.has_policies && stays(metadata, live);
         let labels = map_in(metadata, "labels");
         let mut put = |key: &str, value: String| {
             labels.insert(key.to_owned(), Value::String(value));
@@ -132,11 +138,15 @@ impl Owner<'_> {
     }
 }
 
-/// Whether an object stays when nothing wants it any more.
-fn stays(metadata: &Map<String, Value>) -> bool {
-    let annotations = metadata.get("annotations");
-    let policy = annotations.and_then(|it| it[ANNOTATION_DELETION_POLICY].as_str());
-    policy.is_some_and(|policy| policy != ChildPolicy::Delete.as_str())
+/// Whether an object stays when nothing wants it any more: as its template says, and where that says nothing, the live object.
+fn stays(metadata: &Map<String, Value>, live: Option<&Value>) -> bool {
+    let said = |annotations: &Value| {
+        let policy = annotations[ANNOTATION_DELETION_POLICY].as_str();
+        policy.map(|policy| policy != ChildPolicy::Delete.as_str())
+    };
+    let of_template = metadata.get("annotations").and_then(said);
+    let of_live = || live.and_then(|live| said(&live["metadata"]["annotations"]));
+    of_template.or_else(of_live).unwrap_or_default()
 }
 
 /// The map of a field, made where there is none.

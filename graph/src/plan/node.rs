@@ -324,7 +324,8 @@ impl<'a> Planner<'a> {
         }
         let live = self.input.observed.get_child(&reference).map(Arc::clone);
         Self::check_not_terminating(node, &reference, live.as_deref())?;
-        self.decorator.decorate(node, &mut object, None);
+        self.decorator
+            .decorate(node, &mut object, None, live.as_deref());
         self.runs[position].desired_count = Some(1);
         let id = node.id.to_string();
         let (pushed, own) = self.push_apply(node, id, reference, object, live);
@@ -460,10 +461,11 @@ impl<'a> Planner<'a> {
         &self,
         node: &Node,
         object: &mut Value,
-        index: usize,
-        count: usize,
+        (index, count): (usize, usize),
+        live: Option<&Value>,
     ) {
-        self.decorator.decorate(node, object, Some((index, count)));
+        self.decorator
+            .decorate(node, object, Some((index, count)), live);
     }
 }
 

@@ -289,6 +289,23 @@ fn what_is_to_stay_has_no_owner_where_policies_count() {
     assert_eq!(failure.as_deref(), Some(want));
     world.instance["spec"]["name"] = json!("Orphan");
     assert_eq!(owned(&world), ["c"]);
+
+    // Somebody says it of a live object, and its owner goes by the next apply.
+    let definition = json!({
+        "schema": {"kind": "Any", "apiVersion": "v1alpha1", "spec": {"name": "string"}},
+        "resources": [{"id": "a", "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}}],
+    });
+    let mut world = World::new(definition, instance());
+    world.settings.compile.deletion_policy = true;
+    world.observed.owned_by("mirror");
+    let plan = world.plan();
+    world.apply(&plan);
+    assert_eq!(owned(&world), ["a"]);
+    world.edit("ConfigMap", "a", |live| {
+        live["metadata"]["annotations"][ANNOTATION_DELETION_POLICY] = json!("Retain");
+    });
+    assert_eq!(owned(&world), [""; 0]);
+    assert_eq!(world::changes(&world.plan()), "a~");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! # Invariants
 //!
 //! Nothing is deleted whose policy is none of the three, and what is deleted has the version that was judged. What stays is read
-//! anew first, and the ledger does not name it afterwards: no later process deletes it, whatever becomes of its annotation.
+//! anew first, and the ledger does not name it afterwards: no later process deletes it, whatever becomes of its annotation, but for a hub
+//! that was restored from a backup, to which what bears its mark is its own.
 
 use api::meta;
 use client::{Patch, reflector::RawObject};
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     restoring,
-    state::{actors::Actor, children::WatchedKind},
+    state::{actors::Actor, children::WatchedKind, mirrors::Mirror},
 };
 
 /// Returns what becomes of a child that nothing wants any more. What is being deleted already is only waited for.
@@ -62,7 +63,10 @@ pub(super) async fn orphan(
     (kind, object): (&WatchedKind, &Value),
 ) -> Result<(), Pause> {
     part(work, actor, (kind, object), ChildPolicy::Orphan).await?;
-    forget(work, &[ObjectRef::of(object)]).await
+    let reference = ObjectRef::of(object);
+    forget(work, std::slice::from_ref(&reference)).await?;
+    work.memory.gone.insert(reference); // it counts for the brake, like what is deleted, until the ledger is exact
+    Ok(())
 }
 
 /// Parts a child from its instance in its cluster, as it is there now.
@@ -73,7 +77,6 @@ async fn part(
     policy: ChildPolicy,
 ) -> Result<(), Pause> {
     let target = work.target;
-    restoring::require(work.engine, target, work.key)?;
     let endpoint = target.endpoint_at(kind.place, &kind.gvr, meta::namespace(object));
     let (dynamic, name) = (actor.dynamic(kind.place)?, meta::name(object));
     let live = match dynamic.get(&endpoint, name).await {
@@ -90,8 +93,13 @@ async fn part(
             "{what}: its deletion policy has changed"
         )));
     }
-    let owners = [work.memory.uid.as_str(), work.memory.mirror_uid.as_str()];
+    let mirror = match target.mirrors.of(work.key) {
+        Mirror::Present(mirror) => mirror.uid.clone(),
+        _ => String::new(),
+    };
+    let owners = [&*work.memory.uid, &*work.memory.mirror_uid, &*mirror];
     if let Some(patch) = policy.parting_patch(&live, &owners) {
+        restoring::require(work.engine, target, work.key)?;
         let patched = dynamic.patch(&endpoint, name, None, Patch::Merge(&patch));
         match target.timely(patched).await {
             Ok(live) => {
@@ -117,6 +125,7 @@ async fn forget(work: &mut Work<'_>, kept: &[ObjectRef]) -> Result<(), Pause> {
     for reference in kept {
         work.memory.claims.remove(reference);
         work.memory.applied.remove(reference);
+        work.kept.insert(reference.clone());
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //!
 //! Only a mirror of this hub is deleted, and only once every instance of the hub is known.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use client::reflector::RawObject;
 use tracing::{debug, info, warn};
@@ -108,9 +108,13 @@ async fn take_away_with_children(
         target,
         key,
         instance,
-        memory: Memory::default(),
+        memory: Memory {
+            mirror_uid: found.uid.clone(),
+            ..Memory::default()
+        },
         met_foreign: false,
         error: None,
+        kept: HashSet::new(),
     };
     work.require_synced(served)?;
     let actor = acting::resolve(engine, target, &served.grant).await;

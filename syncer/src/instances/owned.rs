@@ -67,7 +67,10 @@ pub(crate) async fn own(
         unseen: HashSet::new(),
     };
     let children = work.target.children.of(work.key).into_iter();
-    for (reference, child) in children.filter(|(it, _)| !wanted.contains(it)) {
+    for (reference, child) in children {
+        if wanted.contains(&reference) || work.kept.contains(&reference) {
+            continue;
+        }
         if claims::may_delete(&work.memory.claims, &mark, &reference, &child.object)
             || is_restored && mark.is_on(&child.object)
         {

@@ -81,6 +81,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         memory,
         met_foreign: false,
         error: None,
+        kept: HashSet::new(),
     };
     let outcome = work.step().await;
     if outcome.is_ok() {

@@ -1,8 +1,8 @@
 //! An instance in the hands of a worker, and how the work on it ends.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
-use graph::NodeReason;
+use graph::{NodeReason, ObjectRef};
 use serde_json::Value;
 
 use crate::{
@@ -68,6 +68,8 @@ pub(crate) struct Work<'a> {
     pub(crate) met_foreign: bool,
     /// Why the first of its nodes that failed did so.
     pub(crate) error: Option<NodeReason>,
+    /// What it has let go: a watch may show that late.
+    pub(crate) kept: HashSet<ObjectRef>,
 }
 
 // === impl Work ===

@@ -3,8 +3,8 @@
 //! # Invariants
 //!
 //! Labels alone prove nothing: whoever may write an object may put them on. What the ledger does not name is never deleted.
-//! What it names goes when it has the uid that was confirmed by an apply, or the mark of an apply of this hub whose
-//! answer was lost.
+//! What it names goes when it has the uid that was confirmed by an apply, or the mark of an apply of this hub, for this very instance,
+//! whose answer was lost. An earlier instance of the name may have left an object that bears the same mark and stays.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +24,7 @@ const NO_VERSION: &str = "1";
 #[derive(Debug)]
 pub(crate) struct Mark<'a> {
     set: String,
+    instance_uid: String,
     hub_id: &'a str,
 }
 
@@ -34,6 +35,7 @@ impl<'a> Mark<'a> {
     pub(crate) fn of(instance: &Value, hub_id: &'a str) -> Self {
         Self {
             set: graph::applyset_id(instance),
+            instance_uid: api::meta::uid(instance).to_owned(),
             hub_id,
         }
     }
@@ -43,6 +45,12 @@ impl<'a> Mark<'a> {
         label(object, keys::LABEL_APPLYSET_PART_OF) == Some(self.set.as_str())
             && label(object, wheelhouse::keys::HUB) == Some(self.hub_id)
             && object.is_applied_by(keys::MANAGER_APPLYSET)
+    }
+
+    /// Returns whether an object was applied for the instance and not for an earlier one of its name.
+    fn is_on_its_own(&self, object: &RawObject) -> bool {
+        label(object, keys::LABEL_INSTANCE_ID) == Some(self.instance_uid.as_str())
+            && self.is_on(object)
     }
 
     /// Returns whether an object bears the mark of another instance, or of another hub.
@@ -76,7 +84,7 @@ pub(crate) fn may_delete(
 ) -> bool {
     claims
         .get(reference)
-        .is_some_and(|uid| (!uid.is_empty() && *uid == object.uid) || mark.is_on(object))
+        .is_some_and(|uid| (!uid.is_empty() && *uid == object.uid) || mark.is_on_its_own(object))
 }
 
 /// Makes an apply that is refused where there is an object already, whatever it wants.
@@ -107,12 +115,17 @@ mod tests {
     }
 
     fn object(hub: &str, manager: &str) -> RawObject {
+        object_for("i", hub, manager)
+    }
+
+    fn object_for(owner: &str, hub: &str, manager: &str) -> RawObject {
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {
                 "name": "c", "namespace": "n", "uid": "u", "resourceVersion": "5",
                 "labels": {
                     keys::LABEL_APPLYSET_PART_OF: graph::applyset_id(&instance()),
+                    keys::LABEL_INSTANCE_ID: owner,
                     wheelhouse::keys::HUB: hub,
                 },
                 "managedFields": [{"manager": manager, "operation": "Apply"}],
@@ -128,6 +141,7 @@ mod tests {
         let ours = object("hub-a", keys::MANAGER_APPLYSET);
         let other_hub = object("hub-b", keys::MANAGER_APPLYSET);
         let planted = object("hub-a", "kubectl");
+        let earlier = object_for("before", "hub-a", keys::MANAGER_APPLYSET);
         let reference = ObjectRef {
             group: String::new(),
             kind: "ConfigMap".to_owned(),
@@ -144,6 +158,8 @@ mod tests {
             ),
             ("confirmed", named("u"), &planted, true),
             ("intended, and marked", named(""), &ours, true),
+            ("intended, and left by another", named(""), &earlier, false),
+            ("taken up from another", named("u"), &earlier, true),
             ("intended, and another's", named(""), &planted, false),
             ("intended, and of another hub", named(""), &other_hub, false),
             ("made anew by another", named("before"), &planted, false),

@@ -81,6 +81,7 @@ async fn one_cluster_keeps(root: &Kubectl, spoke: &str, path: &Kubectl) {
             "{name} stays, and would go after an owner"
         );
     }
+    what_a_person_protects_has_no_owner(path).await;
     let data = uid(path, "one-data-x").await;
     let loose = uid(path, "one-loose").await;
 
@@ -147,6 +148,21 @@ async fn what_was_retained_is_taken_up(path: &Kubectl, data: &str) {
         .await;
     gone(path, &["get", "configmap", "one-plain"]).await;
     assert_eq!(uid(path, "one-data-x").await, data, "and retained again");
+}
+
+/// For as long as the live object says so.
+async fn what_a_person_protects_has_no_owner(path: &Kubectl) {
+    let plain = ["get", "configmap", "one-plain"];
+    let retained = format!("{POLICY}=Retain");
+    let nothing = format!("{POLICY}-");
+    for (said, has_owner) in [(&retained, false), (&nothing, true)] {
+        path.must(&["annotate", "configmap", "one-plain", said])
+            .await;
+        until(path, &plain, "its owner follows the annotation", |it| {
+            it["metadata"]["ownerReferences"].is_array() == has_owner
+        })
+        .await;
+    }
 }
 
 /// In a template.
