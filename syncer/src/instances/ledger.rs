@@ -115,18 +115,16 @@ pub(crate) async fn confirm(work: &mut Work<'_>) -> Result<(), Pause> {
     let Some(known) = &work.memory.ledger else {
         return Ok(());
     };
-    let mut spec = known.clone();
+    let mut spec = inexact(known);
     for member in &mut spec.members {
         if let Some(uid) = work.memory.claims.get(&reference_of(member)) {
             member.uid.clone_from(uid);
         }
     }
-    if spec != *known {
-        spec.settled_count = settled_count(known).and_then(|count| u32::try_from(count).ok());
-        spec.exact = false;
-        write(work, spec).await?;
+    if spec.members == known.members {
+        return Ok(());
     }
-    Ok(())
+    write(work, spec).await
 }
 
 /// Names exactly what is there after a prune.
@@ -168,15 +166,12 @@ pub(crate) async fn release(work: &mut Work<'_>, kept: &[ObjectRef]) -> Result<(
     let Some(known) = &work.memory.ledger else {
         return Ok(());
     };
-    let mut spec = known.clone();
+    let mut spec = inexact(known);
     spec.members
         .retain(|member| !kept.contains(&reference_of(member)));
     if spec.members.len() == known.members.len() {
         return Ok(());
     }
-    let count = settled_count(known);
-    spec.settled_count = count.and_then(|count| u32::try_from(count).ok());
-    spec.exact = false;
     write(work, spec).await
 }
 
@@ -249,6 +244,15 @@ fn spec(
         acting_as: actor.user().map(|user| user.as_ref().clone()),
         acting_at_hub_as: actor.user_at_hub().map(|user| user.as_ref().clone()),
         members: members.into_values().collect(),
+    }
+}
+
+/// Returns a ledger that is exact no more, by which the brake counts as before.
+fn inexact(known: &InventorySpec) -> InventorySpec {
+    InventorySpec {
+        settled_count: settled_count(known).and_then(|count| u32::try_from(count).ok()),
+        exact: false,
+        ..known.clone()
     }
 }
 
