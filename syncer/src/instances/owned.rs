@@ -123,7 +123,8 @@ pub(super) async fn unseen_of(
 }
 
 /// Returns whether an object that no watch shows is the instance's. The hub's copy of what was made in the spoke is none: it has the
-/// same uid, and goes after what it is a copy of.
+/// same uid, and goes after what it is a copy of. Nor is what the hub has parted from the instance, though the ledger names it still
+/// because an answer was lost or the hub was killed: whoever has seen it free may have taken its policy off.
 fn is_own_unseen(
     work: &Work<'_>,
     kind: &WatchedKind,
@@ -131,8 +132,10 @@ fn is_own_unseen(
     live: &RawObject,
 ) -> bool {
     let is_copy = kind.place == Place::Hub && origin::is_marked_of_spoke(&live.annotations);
+    let has_policies = work.chosen.settings.compile.deletion_policy;
+    let is_parted = has_policies && !live.is_applied_by(api::kro::keys::MANAGER_APPLYSET);
     let mark = Mark::of(&work.instance, &work.engine.hub_id);
-    !is_copy && mark.may_delete_unseen(&work.memory.claims, reference, live)
+    !is_copy && !is_parted && mark.may_delete_unseen(&work.memory.claims, reference, live)
 }
 
 /// Reads an object that the ledger names and no watch shows.

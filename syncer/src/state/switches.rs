@@ -36,7 +36,7 @@ pub struct Switches {
 }
 
 /// What the switches of one logical cluster come to.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
     /// For definitions and plans.
     pub(crate) settings: graph::Settings,

@@ -550,3 +550,30 @@ async fn a_child_that_is_gone_at_once_counts_until_the_ledger_is_exact() {
     assert_eq!(world.spoke.at(PATH), None);
     assert!(work.memory.gone.contains(&reference()), "and it counts");
 }
+
+/// The story: a child was orphaned, the answer was lost, and somebody took its policy off before the hub tried again. It was deleted.
+#[tokio::test]
+async fn what_was_parted_is_not_deleted_though_the_ledger_names_it() {
+    let applied = json!([{"manager": api::kro::keys::MANAGER_APPLYSET, "operation": "Apply"}]);
+    // (what, whether children have policies, who has applied it, whether it may go)
+    for (name, has_policies, managers, want) in [
+        ("parted", true, json!([]), false),
+        ("without its labels", true, applied.clone(), true),
+        ("without its labels, no policies", false, applied, true),
+        ("without anything, no policies", false, json!([]), true),
+    ] {
+        let world = World::new();
+        let metadata = json!({"uid": "u", "resourceVersion": "5", "managedFields": managers});
+        world.spoke.put(PATH, object(metadata));
+        let key = key("Web", "parent");
+        let mut work = world.work(&key);
+        let mut chosen = work.chosen.as_ref().clone();
+        chosen.settings.compile.deletion_policy = has_policies;
+        work.chosen = Arc::new(chosen);
+        work.memory.ledger = Some(ledger());
+        work.memory.claims.insert(reference(), "u".to_owned());
+        let own = owned::own(&mut work, &actor(&world, true), &HashSet::new()).await;
+        let own = own.expect("it is read");
+        assert_eq!(own.objects.len() == 1, want, "{name}");
+    }
+}
