@@ -32,6 +32,8 @@ struct Side {
     delete: Cost,
     /// Resident memory of each process with all instances there.
     rss_mb: Vec<(&'static str, f64)>,
+    /// Requests that the cluster's API server has answered for an instance that was made, and how often the hub has reconciled it.
+    counts: Option<(f64, f64)>,
 }
 
 /// Runs our hub with a real spoke, and kro.
@@ -103,6 +105,22 @@ fn tell(what: &str, ours: &Side, peer: &Side, report: &mut Report) {
             );
         }
     }
+    let counts = |of: fn((f64, f64)) -> f64| -> (Series, Series) {
+        let of = |side: &Side| side.counts.map(of).into_iter().collect();
+        (of(ours), of(peer))
+    };
+    let (of_ours, of_peer) = counts(|it| it.0);
+    let name = format!("B17 created to ACTIVE{what}, requests to the cluster's API server");
+    report.row(&name, "per instance", of_ours, of_peer, Better::Less);
+    let (of_ours, _) = counts(|it| it.1);
+    let name = format!("B17 created to ACTIVE{what}, reconciles by the hub");
+    report.row(
+        &name,
+        "per instance",
+        of_ours,
+        Series::default(),
+        Better::Less,
+    );
     for (place, (name, ours)) in ours.rss_mb.iter().enumerate() {
         let of = peer.rss_mb.get(place);
         let peer_name = of.map_or("-", |(name, _)| name);
@@ -125,6 +143,7 @@ impl Side {
             create: Cost::nothing(),
             delete: Cost::nothing(),
             rss_mb: Vec::new(),
+            counts: None,
         }
     }
 }
@@ -132,7 +151,11 @@ impl Side {
 async fn side(world: &World, count: usize) -> Side {
     world.define(DEFINITION, CHAIN).await;
     let processes = &world.processes;
+    let before = world.counts().await;
     let (create, rss_mb) = create(world, count).await;
+    let after = world.counts().await;
+    let each = |before: u64, after: u64| float(after - before) / float(count as u64);
+    let counts = (each(before.0, after.0), each(before.1, after.1));
     let api = &world.instances;
     let mut watch = api.watch(ALL).await;
     let names: Vec<String> = (0..count).map(name).collect();
@@ -152,6 +175,7 @@ async fn side(world: &World, count: usize) -> Side {
         create,
         delete,
         rss_mb,
+        counts: Some(counts),
     }
 }
 

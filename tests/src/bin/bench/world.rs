@@ -38,7 +38,7 @@ pub(crate) struct World {
     root: Kubectl,
     near: Kubectl,
     _hub: Option<Hub>,
-    _spoke: Option<Spoke>,
+    cluster: Option<Spoke>,
     _kro: Option<(Process, Scratch)>,
 }
 
@@ -62,7 +62,7 @@ impl World {
             root: hub.root(),
             near: spoke.kubectl(),
             _hub: Some(hub),
-            _spoke: Some(spoke),
+            cluster: Some(spoke),
             _kro: None,
         }
     }
@@ -88,7 +88,7 @@ impl World {
             root: hub.root(),
             near: hub.at("inner"),
             _hub: Some(hub),
-            _spoke: None,
+            cluster: None,
             _kro: None,
         }
     }
@@ -123,7 +123,7 @@ impl World {
             root: kubectl.clone(),
             near: kubectl,
             _hub: None,
-            _spoke: Some(spoke),
+            cluster: Some(spoke),
             _kro: Some((kro, scratch)),
         }
     }
@@ -134,6 +134,24 @@ impl World {
         let name = format!("rgd/{name}");
         let ready = ["wait", "--for=condition=Ready", &name, "--timeout=60s"];
         self.root.must(&ready).await;
+    }
+
+    /// Returns how many requests the hub or kro's cluster has answered, watches and their like apart, and how many instances the hub
+    /// has reconciled.
+    pub(crate) async fn counts(&self) -> (u64, u64) {
+        let raw = ["get", "--raw", "/metrics"];
+        let root = self.root.must(&raw).await;
+        let near = match &self.cluster {
+            Some(spoke) => spoke.kubectl().must(&raw).await,
+            None => root.clone(),
+        };
+        let requests = sum(&near, "apiserver_request_total{", |it| {
+            !it.contains(r#"verb="WATCH""#)
+        });
+        let reconciles = sum(&root, "controller_runtime_reconcile_total{", |it| {
+            it.contains(r#"controller="instance""#)
+        });
+        (requests, reconciles)
     }
 
     /// Checks that no child is left.
@@ -149,6 +167,16 @@ impl World {
         let left = self.near.must(&owned).await;
         assert!(left.trim().is_empty(), "nothing is left behind: {left}");
     }
+}
+
+/// Adds up samples of a metric.
+fn sum(metrics: &str, name: &str, counts: impl Fn(&str) -> bool) -> u64 {
+    let samples = metrics
+        .lines()
+        .filter(|line| line.starts_with(name) && counts(line));
+    samples
+        .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+        .sum()
 }
 
 fn start_kro(kubeconfig: &Path, scratch: &Scratch) -> Process {
