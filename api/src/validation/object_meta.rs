@@ -250,38 +250,42 @@ pub fn validate_managed_fields(entries: &Value, path: &FieldPath) -> Vec<FieldEr
         if errors.len() >= FINDINGS_MAX {
             break;
         }
-        let path = path.index(index);
+        let path = |field: &str| path.index(index).child(field);
         match text(entry, "operation") {
             "Apply" | "Update" => {}
             "" => errors.push(FieldError::required(
-                &path.child("operation"),
+                &path("operation"),
                 "must not be empty",
             )),
             other => errors.push(FieldError::not_supported(
-                &path.child("operation"),
+                &path("operation"),
                 other,
                 ["Apply", "Update"],
             )),
         }
         let fields_type = text(entry, "fieldsType");
         if !matches!(fields_type, "" | "FieldsV1") {
-            let path = path.child("fieldsType");
             errors.push(FieldError::invalid(
-                &path,
+                &path("fieldsType"),
                 fields_type,
                 "must be `FieldsV1`",
             ));
         }
-        errors.extend(validate_field_manager(
-            text(entry, "manager"),
-            &path.child("manager"),
-        ));
+        let manager = text(entry, "manager");
+        if !is_field_manager(manager) {
+            errors.extend(validate_field_manager(manager, &path("manager")));
+        }
         if text(entry, "subresource").len() > SUBRESOURCE_BYTES_MAX {
-            let path = path.child("subresource");
+            let path = path("subresource");
             errors.push(FieldError::too_long(&path, SUBRESOURCE_BYTES_MAX));
         }
     }
     errors
+}
+
+/// Whether [`validate_field_manager`] finds nothing.
+fn is_field_manager(manager: &str) -> bool {
+    manager.len() <= FIELD_MANAGER_BYTES_MAX && manager.chars().all(is_print)
 }
 
 /// Judges the name of a field manager; empty stands for none.

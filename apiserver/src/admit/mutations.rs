@@ -25,7 +25,6 @@ use super::occasion::{Occasion, Write, out_of_time};
 use super::questions::Questions;
 use crate::call::{Call, Target};
 use crate::guards::attributes::{Attributes, Operation};
-use crate::guards::configurations::acting;
 use crate::guards::expressions::{Authorizer, Facts, visible_namespace};
 use crate::guards::matching::Face;
 use crate::guards::mutating_policy::{MutatingPolicy, Patch};
@@ -94,15 +93,12 @@ impl Mutations {
     pub(super) fn of(call: &Call<'_>, target: &Target) -> Result<Self, Refusal> {
         let (guards, store) = (&call.shared.guards, call.shared.store.as_ref());
         let mut sets = Vec::new();
-        for cluster in acting(&target.cluster) {
-            let bindings = guards.mutating_bindings.of(store, &cluster)?;
-            if !bindings.is_empty() {
-                sets.push(Set {
-                    policies: guards.mutating_policies.of(store, &cluster)?,
-                    bindings,
-                    cluster,
-                });
-            }
+        for (cluster, bindings) in guards.mutating_bindings.acting_on(store, &target.cluster)? {
+            sets.push(Set {
+                policies: guards.mutating_policies.of(store, &cluster)?,
+                bindings,
+                cluster,
+            });
         }
         Ok(Self {
             sets,

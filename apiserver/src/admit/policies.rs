@@ -20,7 +20,6 @@ use super::occasion::{Occasion, Write, out_of_time};
 use super::questions::Questions;
 use crate::call::{Call, Target};
 use crate::guards::attributes::Attributes;
-use crate::guards::configurations::acting;
 use crate::guards::expressions::{Authorizer, Facts, visible_namespace};
 use crate::guards::policy::Binding;
 use crate::guards::validating_policy::{Decision, Judgement, ValidatingPolicy};
@@ -54,18 +53,14 @@ pub(crate) async fn admit(
     target: &Target,
     write: Write<'_>,
 ) -> Result<(), Refusal> {
-    let guards = &call.shared.guards;
+    let (guards, store) = (&call.shared.guards, call.shared.store.as_ref());
     let mut sets = Vec::new();
-    for cluster in acting(&target.cluster) {
-        let store = call.shared.store.as_ref();
-        let bindings = guards.validating_bindings.of(store, &cluster)?;
-        if !bindings.is_empty() {
-            sets.push((
-                guards.validating_policies.of(store, &cluster)?,
-                bindings,
-                cluster,
-            ));
-        }
+    for (cluster, bindings) in guards
+        .validating_bindings
+        .acting_on(store, &target.cluster)?
+    {
+        let policies = guards.validating_policies.of(store, &cluster)?;
+        sets.push((policies, bindings, cluster));
     }
     if sets.is_empty() || Occasion::is_exempt(call, &write) {
         return Ok(());

@@ -19,7 +19,6 @@ use super::occasion::{Occasion, Write};
 use super::questions::Questions;
 use crate::call::{Call, Target};
 use crate::guards::attributes::{Attributes, Operation};
-use crate::guards::configurations::acting;
 use crate::guards::expressions::{Authorizer, Facts};
 use crate::guards::matching::Face;
 use crate::guards::webhook::{CompiledWebhook, Mutates, Verdict};
@@ -134,14 +133,7 @@ fn sets(call: &Call<'_>, target: &Target, mutates: Mutates) -> Result<Sets, Refu
         Mutates::Yes => &guards.mutating_webhooks,
         Mutates::No => &guards.validating_webhooks,
     };
-    let mut sets = Sets::new();
-    for cluster in acting(&target.cluster) {
-        let found = configurations.of(call.shared.store.as_ref(), &cluster)?;
-        if !found.is_empty() {
-            sets.push((cluster, found));
-        }
-    }
-    Ok(sets)
+    configurations.acting_on(call.shared.store.as_ref(), &target.cluster)
 }
 
 fn each(sets: &Sets) -> impl Iterator<Item = (&LogicalCluster, &CompiledWebhook)> {

@@ -17,12 +17,14 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use storage::{Entry, KeyRange, RangeQuery, Revision, Store};
 
-use crate::objects::{parse_key, prefix_in};
+use crate::objects::{parse_key, prefix, prefix_in};
 use crate::refusal::Refusal;
 
 /// Compiled configurations of one resource, by logical cluster.
 pub(crate) struct Configurations<T> {
     resource: &'static str,
+    /// Those of all clusters.
+    everywhere: KeyRange,
     compile: fn(&str, &Value) -> Result<T, String>,
     /// Leaf lock.
     sets: Mutex<HashMap<LogicalCluster, Set<T>>>,
@@ -34,8 +36,11 @@ struct Set<T> {
     all: Arc<[Arc<T>]>,
 }
 
+/// The configurations of clusters that have any.
+pub(crate) type Acting<T> = Vec<(LogicalCluster, Arc<[Arc<T>]>)>;
+
 /// The clusters whose configurations act on a write in `cluster`.
-pub(crate) fn acting(cluster: &LogicalCluster) -> Vec<LogicalCluster> {
+fn acting(cluster: &LogicalCluster) -> Vec<LogicalCluster> {
     let root = LogicalCluster::root();
     if *cluster == root {
         return vec![root];
@@ -53,9 +58,32 @@ impl<T> Configurations<T> {
     ) -> Self {
         Self {
             resource,
+            everywhere: KeyRange::prefix(prefix(GROUP, resource)),
             compile,
             sets: Mutex::default(),
         }
+    }
+
+    /// The configurations that act on a write in a cluster.
+    pub(crate) fn acting_on(
+        &self,
+        store: &dyn Store,
+        cluster: &LogicalCluster,
+    ) -> Result<Acting<T>, Refusal> {
+        let mut sets = Acting::new();
+        // Mostly there are none at all, and each write asks.
+        let first = RangeQuery::of(self.everywhere.clone()).limit(1);
+        if store.range(first)?.entries.is_empty() {
+            self.sets.lock().clear();
+            return Ok(sets);
+        }
+        for cluster in acting(cluster) {
+            let found = self.of(store, &cluster)?;
+            if !found.is_empty() {
+                sets.push((cluster, found));
+            }
+        }
+        Ok(sets)
     }
 
     /// The configurations of a cluster, by name.

@@ -263,10 +263,12 @@ fn coerce_struct(
         let Some(field) = fields.iter().find(|field| field.name == name) else {
             return false;
         };
-        let field_path = if path.is_empty() {
-            name.clone()
-        } else {
-            format!("{path}.{name}")
+        let field_path = || {
+            if path.is_empty() {
+                name.clone()
+            } else {
+                format!("{path}.{name}")
+            }
         };
         match coerce_value(value, field.go_type, struct_name, &field_path) {
             Ok(()) => !(field.omit_empty && is_empty(value, field.go_type)),
@@ -303,9 +305,9 @@ fn coerce_value(
     value: &mut Value,
     go_type: GoType,
     struct_name: &str,
-    path: &str,
+    path: &impl Fn() -> String,
 ) -> Result<(), String> {
-    let target = || format!("Go struct field {struct_name}.{path}");
+    let target = || format!("Go struct field {struct_name}.{}", path());
     match (go_type, &mut *value) {
         (GoType::Raw, _)
         | (_, Value::Null)
@@ -337,9 +339,9 @@ fn coerce_value(
             Ok(())
         }
         (GoType::Structs(fields), Value::Array(items)) => {
-            coerce_structs(items, fields, struct_name, path)
+            coerce_structs(items, fields, struct_name, &path())
         }
-        (_, other) => Err(mismatch(other, &target(), go_type.name(path))),
+        (_, other) => Err(mismatch(other, &target(), go_type.name(&path()))),
     }
 }
 

@@ -12,23 +12,28 @@ use crate::structural::{ListType, Schema};
 /// Reports the second of each set of equal items.
 pub(super) fn validate(object: &Value, schema: &Schema) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(object, schema, &FieldPath::root(), &mut errors);
+    if schema.below.associative_lists {
+        walk(object, schema, &FieldPath::root(), &mut errors);
+    }
     errors
 }
 
+/// Walks a value that has such lists by its schema: a path is made for each step.
 fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    if !schema.below.associative_lists || errors.len() >= FINDINGS_MAX {
+    if errors.len() >= FINDINGS_MAX {
         return;
     }
     match value {
         Value::Object(fields) => {
             if let Some(element) = schema.additional.schema() {
-                for (name, field) in fields {
+                for (name, field) in fields.iter().filter(|_| element.below.associative_lists) {
                     walk(field, element, &path.key(name), errors);
                 }
             }
             for (name, field) in fields {
-                if let Some(property) = schema.properties.get(name) {
+                if let Some(property) = schema.properties.get(name)
+                    && property.below.associative_lists
+                {
                     walk(field, property, &path.child(name), errors);
                 }
             }
@@ -39,7 +44,11 @@ fn walk(value: &Value, schema: &Schema, path: &FieldPath, errors: &mut Vec<Field
                 Some(ListType::Map) => map(items, schema, path, errors),
                 Some(ListType::Atomic) | None => {}
             }
-            let Some(item_schema) = &schema.items else {
+            let Some(item_schema) = schema
+                .items
+                .as_ref()
+                .filter(|it| it.below.associative_lists)
+            else {
                 return;
             };
             for (index, item) in items.iter().enumerate() {
