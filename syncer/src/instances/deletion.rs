@@ -45,7 +45,7 @@ pub(crate) async fn step(work: &mut Work<'_>) -> Result<(), Pause> {
         .await?;
         return Err(pause);
     }
-    ledger::recall(work).await?;
+    ledger::recall_surely(work).await?;
     mirror::announce(work).await?;
     if work.memory.failure_count == 0 {
         say(work, events::ON_ITS_WAY).await?;

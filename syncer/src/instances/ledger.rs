@@ -23,6 +23,21 @@ use crate::{
     state::{actors::Actor, claims::Claims},
 };
 
+/// Takes it that an instance which nobody has held yet has no ledger. Where it has all the same, because somebody took our finalizer
+/// off, the first write of a ledger is refused, and it is read before anything is applied.
+pub(crate) fn begin(work: &mut Work<'_>) {
+    let ledger = &mut work.memory.ledger;
+    ledger.get_or_insert_with(InventorySpec::default);
+}
+
+/// [`recall`] for a deletion, which takes nothing for granted.
+pub(crate) async fn recall_surely(work: &mut Work<'_>) -> Result<(), Pause> {
+    work.memory
+        .ledger
+        .take_if(|known| known.instance.uid.is_empty());
+    recall(work).await
+}
+
 /// Reads the ledger into the memory of the instance, once.
 pub(crate) async fn recall(work: &mut Work<'_>) -> Result<(), Pause> {
     if work.memory.ledger.is_some() {
@@ -373,6 +388,7 @@ async fn inventory(work: &mut Work<'_>, inventory: &graph::Inventory) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{World, key};
 
     #[test]
     fn an_exact_ledger_counts_what_it_names() {
@@ -391,5 +407,43 @@ mod tests {
             let count = settled_count(&ledger(exact, said));
             assert_eq!(count, want, "exact: {exact}, said: {said:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_ledger_that_an_instance_was_not_known_to_have_is_read_before_it_is_written() {
+        let (world, parent) = (World::new(), key("Web", "parent"));
+        let mut stored = InventorySpec {
+            members: vec![InventoryMember::default()],
+            ..InventorySpec::default()
+        };
+        stored.instance.uid = "uid-parent".to_owned();
+        let path = "/clusters/east/apis/internal.wheelhouse.dev/v1alpha1/inventories/uid-parent";
+        world
+            .hub
+            .put(path, Inventory::new(stored.clone()).to_value());
+        let mut work = world.work(&parent);
+
+        begin(&mut work);
+        let spec = InventorySpec {
+            instance: stored.instance.clone(),
+            ..InventorySpec::default()
+        };
+        let refused = write(&mut work, spec).await;
+        assert!(refused.is_err(), "it would name less than it does");
+        recall(&mut work).await.expect("it can be read");
+        assert_eq!(
+            work.memory.ledger.as_ref(),
+            Some(&stored),
+            "it is what was stored"
+        );
+
+        let mut work = world.work(&parent);
+        begin(&mut work);
+        recall_surely(&mut work).await.expect("it can be read");
+        assert_eq!(
+            work.memory.ledger.as_ref(),
+            Some(&stored),
+            "a deletion reads it"
+        );
     }
 }

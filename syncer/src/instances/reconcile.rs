@@ -140,11 +140,15 @@ impl Work<'_> {
         if is_of_spoke && self.target.sort == TargetSort::Mirrored {
             imported::follow(self, &served).await?;
         }
+        let is_new = !api::meta::has_finalizer(&self.instance, api::kro::keys::FINALIZER);
         self.manage(&served).await?;
         if graph::instance::is_suspended(&self.instance) {
             let now = Engine::now();
             let wanted = served.graph.suspended_status(&self.instance, &now);
             return status::write(self, wanted).await;
+        }
+        if is_new {
+            ledger::begin(self);
         }
         ledger::recall(self).await?;
         if let Err(pause) = self.require_synced(&served) {
