@@ -38,6 +38,7 @@ use crate::{
     spans::{self, traced_span},
     state::{
         keys::{InstanceKey, cluster_of},
+        own_states::{ObjectState, Of},
         served::Served,
         target::{Target, TargetSort},
     },
@@ -141,7 +142,9 @@ fn changed(engine: &Engine, gvr: &Arc<GroupVersionResource>, object: &Arc<RawObj
     if engine.instances.put(gvr, &cluster, &key, object)
         && let Some(target) = engine.fleet.get(&cluster)
     {
-        target.queue.add(key);
+        target
+            .queue
+            .add_for(key, ObjectState::new(Of::Instance, object));
     }
     engine.note_census(&cluster);
 }
@@ -228,8 +231,12 @@ pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: 
                 follower.note_census(&target.cluster); // after a restore it says whether all was seen
                 follower.distribution_queue.add(target.cluster.clone()); // it may wait for what is there
             }
-            for key in target.mirrors.take(&group_kind, &end, event) {
+            let concerned = target.mirrors.take(&group_kind, &end, event);
+            for key in concerned.instances {
                 target.queue.add(key);
+            }
+            if let Some(key) = concerned.status {
+                mirror::note_status(&target, &key);
             }
         }
     });

@@ -5,7 +5,7 @@
 //! [`mirrors`] and [`externals`] (what there is in a target), [`claims`] (what is an instance's own), [`actors`] (in whose
 //! name), [`served`], [`kinds`], [`kind_claims`] and [`definitions`], [`instances`], [`events`], [`switches`], [`brake`] and
 //! [`pruning`] (how much goes unasked), [`target`] and [`fleet`], [`turns`], [`restored`], [`revision`], [`shares`] (what of
-//! all this is this process's).
+//! all this is this process's), [`own_states`] (what a reconcile brought about itself).
 
 pub(crate) mod actors;
 pub(crate) mod admission;
@@ -22,6 +22,7 @@ pub(crate) mod keys;
 pub(crate) mod kind_claims;
 pub(crate) mod kinds;
 pub(crate) mod mirrors;
+pub(crate) mod own_states;
 pub(crate) mod pruning;
 pub(crate) mod restored;
 pub(crate) mod revision;

@@ -26,6 +26,7 @@ use crate::{
         actors::Grant,
         brake::Brake,
         keys::InstanceKey,
+        own_states::OwnStates,
         served::{DefinitionKey, Reaching, Served},
         target::{Memory, Target, TargetSort},
     },
@@ -314,6 +315,7 @@ impl World {
             met_foreign: false,
             error: None,
             kept: HashSet::new(),
+            own: OwnStates::default(),
         }
     }
 }

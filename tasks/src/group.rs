@@ -94,7 +94,11 @@ impl Tasks {
     }
 
     /// Makes a work queue. It is counted by this name, together with others of the same name.
-    pub fn queue<K: Clone + Eq + Hash>(&self, name: &'static str) -> WorkQueue<K> {
+    pub fn queue<K, M>(&self, name: &'static str) -> WorkQueue<K, M>
+    where
+        K: Clone + Eq + Hash,
+        M: Eq + Hash,
+    {
         WorkQueue::new(self.metrics.queue(name))
     }
 

@@ -4,7 +4,9 @@
 //! # Invariants
 //!
 //! A key that is added after a worker took it is handed out again once that worker is done with
-//! it. A key waits in at most one place: ready, delayed (the earlier due time wins) or running.
+//! it, unless all that it was added for is what the worker brought about itself. A key waits in at
+//! most one place: ready, delayed (the earlier due time wins) or running; one that runs may be due
+//! later besides.
 //!
 //! The queue holds keys of objects that exist in a cache, each once, so it is bounded by them.
 //!
@@ -22,11 +24,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Outcome, QueueMetrics, Working};
 
+/// Marks of one key that are kept while it is worked on: as many as a worker's own writes come to, and more mean that there is work.
+const MARK_COUNT_MAX: usize = 256;
+
 /// A deduplicating queue with delayed additions.
 #[derive(Debug)]
-pub struct WorkQueue<K> {
+pub struct WorkQueue<K, M = ()> {
     // Guards the whole state; never held across an await.
-    state: Mutex<State<K>>,
+    state: Mutex<State<K, M>>,
     changed: Notify,
 }
 
@@ -42,16 +47,25 @@ pub struct Depth {
 }
 
 #[derive(Debug)]
-struct State<K> {
+struct State<K, M> {
     /// With the time since when it waits.
     ready: VecDeque<(K, Instant)>,
     ready_keys: HashSet<K>,
     running: HashMap<K, Run>,
-    again: HashSet<K>,
+    again: HashMap<K, Again<M>>,
     delayed: BTreeMap<(Instant, u64), K>,
     due: HashMap<K, (Instant, u64)>,
     sequence: u64,
     metrics: QueueMetrics,
+}
+
+/// Why a key is to be handed out again once its worker is done.
+#[derive(Debug)]
+enum Again<M> {
+    /// Whatever the worker knows.
+    Certainly,
+    /// Because of states, by their marks, which the worker may have brought about.
+    For(Vec<M>),
 }
 
 /// A key that a worker has.
@@ -64,14 +78,14 @@ struct Run {
 
 // === impl WorkQueue ===
 
-impl<K: Clone + Eq + Hash> WorkQueue<K> {
+impl<K: Clone + Eq + Hash, M: Eq + Hash> WorkQueue<K, M> {
     /// Makes an empty queue. [`crate::Tasks::queue`] names it.
     pub(crate) fn new(metrics: QueueMetrics) -> Self {
         let state = State {
             ready: VecDeque::new(),
             ready_keys: HashSet::new(),
             running: HashMap::new(),
-            again: HashSet::new(),
+            again: HashMap::new(),
             delayed: BTreeMap::new(),
             due: HashMap::new(),
             sequence: 0,
@@ -86,6 +100,19 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
     /// Adds a key to be worked on as soon as a worker is free.
     pub fn add(&self, key: K) {
         self.state.lock().add(key, Instant::now());
+        self.changed.notify_one();
+    }
+
+    /// Adds a key because of a state that something has, which `mark` names: a worker that brought the
+    /// state about says so with [`WorkQueue::take_back`].
+    pub fn add_for(&self, key: K, mark: M) {
+        let mut state = self.state.lock();
+        if state.running.contains_key(&key) {
+            state.note(key, mark);
+            return;
+        }
+        state.add(key, Instant::now());
+        drop(state);
         self.changed.notify_one();
     }
 
@@ -149,6 +176,19 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
         }
     }
 
+    /// Takes back additions of a key that is worked on, where each was for one of these states: its worker
+    /// brought them about and has gone on from each.
+    pub fn take_back(&self, key: &K, known: &HashSet<M>) {
+        let mut state = self.state.lock();
+        if state
+            .again
+            .get(key)
+            .is_some_and(|again| !again.is_work(known))
+        {
+            state.again.remove(key);
+        }
+    }
+
     /// Marks the work on a key as done; the key is ready again if it was added meanwhile.
     pub fn done(&self, key: &K) {
         let mut state = self.state.lock();
@@ -159,7 +199,7 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
             state.metrics.worked.observe(worked.as_secs_f64());
             state.metrics.reconciles.count(run.outcome);
         }
-        if state.again.remove(key) {
+        if state.again.remove(key).is_some() {
             state.add(key.clone(), now);
             self.changed.notify_one();
         }
@@ -184,13 +224,13 @@ impl<K: Clone + Eq + Hash> WorkQueue<K> {
 
 // === impl State ===
 
-impl<K: Clone + Eq + Hash> State<K> {
+impl<K: Clone + Eq + Hash, M: Eq + Hash> State<K, M> {
     fn add(&mut self, key: K, now: Instant) {
         if let Some(place) = self.due.remove(&key) {
             self.delayed.remove(&place);
         }
         if self.running.contains_key(&key) {
-            self.again.insert(key);
+            self.again.insert(key, Again::Certainly);
         } else if self.ready_keys.insert(key.clone()) {
             self.metrics.adds.inc();
             self.metrics.depth.inc();
@@ -198,8 +238,22 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
+    /// Notes why a key that runs may have to come again.
+    fn note(&mut self, key: K, mark: M) {
+        let again = self
+            .again
+            .entry(key)
+            .or_insert_with(|| Again::For(Vec::new()));
+        match again {
+            Again::For(marks) if marks.len() < MARK_COUNT_MAX => marks.push(mark),
+            Again::For(_) => *again = Again::Certainly,
+            Again::Certainly => {}
+        }
+    }
+
     fn add_at(&mut self, key: K, due: Instant) {
-        if self.ready_keys.contains(&key) || self.again.contains(&key) {
+        let comes_again = matches!(self.again.get(&key), Some(Again::Certainly));
+        if self.ready_keys.contains(&key) || comes_again {
             return;
         }
         if let Some(place) = self.due.get(&key).copied() {
@@ -242,7 +296,19 @@ impl<K: Clone + Eq + Hash> State<K> {
     }
 }
 
-impl<K> Drop for State<K> {
+// === impl Again ===
+
+impl<M: Eq + Hash> Again<M> {
+    /// Whether there is more than a worker knows.
+    fn is_work(&self, known: &HashSet<M>) -> bool {
+        match self {
+            Self::Certainly => true,
+            Self::For(marks) => !marks.iter().all(|mark| known.contains(mark)),
+        }
+    }
+}
+
+impl<K, M> Drop for State<K, M> {
     /// Others of the same name go on, and are counted by the same gauges.
     fn drop(&mut self) {
         let count = |keys: usize| i64::try_from(keys).unwrap_or(i64::MAX);
@@ -256,7 +322,7 @@ mod tests {
     use super::*;
     use crate::Tasks;
 
-    fn queue() -> WorkQueue<&'static str> {
+    fn queue() -> WorkQueue<&'static str, &'static str> {
         Tasks::new().queue("test")
     }
 
@@ -280,6 +346,61 @@ mod tests {
         assert!(early.is_err(), "one worker at a time");
         queue.done(&key);
         assert_eq!(queue.next().await, "a", "the work that arrived meanwhile");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_worker_brought_about_itself_is_no_work() {
+        let marks = |marks: &[&'static str]| marks.iter().copied().collect();
+        // (what was seen meanwhile, what the worker did, whether there is work)
+        for (seen, own, want) in [
+            (vec!["x"], vec!["x", "y"], false),
+            (vec!["x", "y", "x"], vec!["x", "y"], false),
+            (vec!["x", "z"], vec!["x", "y"], true),
+            (vec!["x"], vec![], true),
+            (vec!["x"; MARK_COUNT_MAX + 1], vec!["x"], true),
+        ] {
+            let queue = queue();
+            queue.add_for("a", "x");
+            let key = queue.next().await;
+            for mark in &seen {
+                queue.add_for("a", *mark);
+            }
+            queue.take_back(&key, &marks(&own));
+            queue.done(&key);
+            assert_eq!(queue.depth().ready == 1, want, "{seen:?} and {own:?}");
+        }
+        let queue = queue();
+        queue.add("a");
+        let key = queue.next().await;
+        queue.add_for("a", "x");
+        queue.add("a");
+        queue.add_for("a", "x");
+        queue.take_back(&key, &marks(&["x"]));
+        queue.done(&key);
+        assert_eq!(queue.next().await, "a", "there was more than that");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delay_outlives_what_turns_out_to_be_no_work() {
+        let own: HashSet<&str> = HashSet::from(["x"]);
+        for is_delay_first in [true, false] {
+            let queue = queue();
+            queue.add("a");
+            let key = queue.next().await;
+            let delay = || queue.add_after("a", Duration::from_secs(5));
+            if is_delay_first {
+                delay();
+            }
+            queue.add_for("a", "x");
+            if !is_delay_first {
+                delay();
+            }
+            queue.take_back(&key, &own);
+            queue.done(&key);
+            let start = Instant::now();
+            assert_eq!(queue.next().await, "a", "it is due");
+            assert_eq!(start.elapsed().as_secs(), 5, "and not before");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -346,7 +467,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn queues_of_one_name_are_counted_together_and_one_that_ends_leaves_nothing_behind() {
         let tasks = Tasks::new();
-        let (one, other) = (tasks.queue("test"), tasks.subgroup().queue("test"));
+        let one: WorkQueue<&str> = tasks.queue("test");
+        let other: WorkQueue<&str> = tasks.subgroup().queue("test");
         one.add("a");
         one.add("b");
         other.add("a");

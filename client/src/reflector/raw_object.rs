@@ -116,6 +116,10 @@ impl RawObject {
     /// Reads the metadata of an object; `fallback` is its type where it does not say so itself.
     pub fn from_raw(raw: &RawValue, fallback: &Arc<TypeMeta>) -> Result<Self, serde_json::Error> {
         let head: Head = serde_json::from_str(raw.get())?;
+        Ok(Self::with_head(head, raw.to_owned(), fallback))
+    }
+
+    fn with_head(head: Head, raw: Box<RawValue>, fallback: &Arc<TypeMeta>) -> Self {
         let type_meta = match (head.api_version, head.kind) {
             (Some(api_version), Some(kind)) => {
                 if fallback.api_version == api_version && fallback.kind == kind {
@@ -127,7 +131,7 @@ impl RawObject {
             _ => Arc::clone(fallback),
         };
         let metadata = head.metadata;
-        Ok(Self {
+        Self {
             type_meta,
             name: metadata.name,
             namespace: metadata.namespace.filter(|namespace| !namespace.is_empty()),
@@ -139,9 +143,9 @@ impl RawObject {
             deletion_timestamp: metadata.deletion_timestamp,
             finalizers: metadata.finalizers,
             owner_references: metadata.owner_references,
-            raw: raw.to_owned(),
+            raw,
             charge: None,
-        })
+        }
     }
 
     /// [`RawObject::from_raw`], within what the object's cluster may make its client hold.
@@ -178,7 +182,11 @@ impl RawObject {
     /// Takes an object that was parsed, the answer to a call for example.
     pub fn from_value(object: &Value) -> Result<Self, serde_json::Error> {
         let raw = serde_json::value::to_raw_value(object)?;
-        Self::from_raw(&raw, &Arc::default())
+        Ok(Self::with_head(
+            Head::deserialize(object)?,
+            raw,
+            &Arc::default(),
+        ))
     }
 
     /// Parses the object. The type is always in it.

@@ -37,6 +37,7 @@ use crate::{
         claims,
         kinds::Progress,
         mirrors::{self, Maker},
+        own_states::{ObjectState, Of},
         served::Served,
     },
 };
@@ -264,6 +265,8 @@ pub(crate) fn absorb(
                 observed.claimed(&apply.reference, &uid);
                 work.memory.claims.insert(apply.reference.clone(), uid);
                 if let Ok(object) = RawObject::from_value(&live) {
+                    work.own
+                        .applied(ObjectState::new(Of::Child(place), &object));
                     let kind = WatchedKind {
                         gvk: apply.gvk.clone(),
                         gvr: apply.gvr.clone(),
@@ -417,6 +420,7 @@ async fn delete(
         Err(error) if error.is_conflict() => return Err(Pause::Failure(error.to_string())),
         Err(error) => return Err(error.into()),
     }
+    work.own.look_again(); // the plan was made with it, and so the status
     work.target.children.gone(&reference, &uid);
     work.memory.applied.remove(&reference);
     work.memory.claims.remove(&reference);

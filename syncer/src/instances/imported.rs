@@ -224,7 +224,7 @@ async fn take(work: &mut Work<'_>, served: &Served, mut live: Value) -> Result<(
     let patch = Patch::Json(&patch);
     let hub = &work.engine.hub;
     match hub.patch(&endpoint, &work.key.name, None, patch).await {
-        Ok(instance) => work.instance = instance,
+        Ok(instance) => work.take_answer(instance, &Value::Null),
         Err(error) if error.is_invalid() => {
             let reason = format!("the hub cannot take over what the spoke has: {error}");
             status::failed(work, &reason).await?;
@@ -232,7 +232,6 @@ async fn take(work: &mut Work<'_>, served: &Served, mut live: Value) -> Result<(
         }
         Err(error) => return Err(error.into()),
     }
-    work.answered();
     Ok(())
 }
 

@@ -37,6 +37,7 @@ use crate::{
     spans::{self, traced_span},
     state::{
         claims,
+        instances::instance_of,
         keys::InstanceKey,
         mirrors::{self, Mirror},
         served::Served,
@@ -346,7 +347,7 @@ async fn write_status(engine: &Engine, target: &Target, key: &InstanceKey) -> Re
     if target.reach() != Reach::Reachable || object.deletion_timestamp.is_some() {
         return Ok(()); // on return the instance is reconciled, which comes back here
     }
-    let (Ok(instance), Ok(live)) = (object.value(), mirror.value()) else {
+    let (Ok(instance), Ok(live)) = (instance_of(&object), mirror.value()) else {
         return Ok(());
     };
     let endpoint = endpoint(target, &served, &key.namespace);

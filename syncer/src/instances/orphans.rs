@@ -21,6 +21,7 @@ use crate::{
     state::{
         keys::InstanceKey,
         mirrors::{self, Maker, Mirror},
+        own_states::OwnStates,
         restored::{DeletionPolicy, UnknownInstances},
         served::Served,
         target::{Memory, Reach, Target, TargetSort},
@@ -115,6 +116,7 @@ async fn take_away_with_children(
         met_foreign: false,
         error: None,
         kept: HashSet::new(),
+        own: OwnStates::default(),
     };
     work.require_synced(served)?;
     let actor = acting::resolve(engine, target, &served.grant).await;

@@ -28,7 +28,9 @@ use crate::{
     state::{
         actors::Actor,
         externals::Found,
+        instances::instance_of,
         keys::InstanceKey,
+        own_states::{After, Ended, OwnStates},
         served::Served,
         target::{Reach, Target, TargetSort},
     },
@@ -64,7 +66,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         orphans::remove(engine, target, key).await;
         return End::Done;
     };
-    let instance = match object.value() {
+    let instance = match instance_of(&object) {
         Ok(instance) => instance,
         Err(error) => {
             warn!(cluster = %target.cluster, key = %key, %error, "instance is not valid JSON");
@@ -82,10 +84,21 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         met_foreign: false,
         error: None,
         kept: HashSet::new(),
+        own: OwnStates::default(),
     };
     let outcome = work.step().await;
     if outcome.is_ok() {
         restoring::passed(engine, target, key);
+    }
+    let ended = match &outcome {
+        Ok(()) => Ended::Settled,
+        Err(Pause::Failure(_)) => Ended::Failed,
+        Err(_) => Ended::Waiting,
+    };
+    match work.own.after(ended) {
+        After::Nothing => {}
+        After::NotFor(states) => target.queue.take_back(key, &states),
+        After::Again => target.queue.add(key.clone()),
     }
     let failure = match outcome {
         Ok(()) | Err(Pause::Watch) => None,

@@ -50,12 +50,11 @@ async fn put(work: &mut Work<'_>, wanted: &Value, patch: &Value) -> Result<(), P
             let (before, now) = (state(&work.instance["status"]), state(wanted));
             let counts = work.engine.metrics.of(&work.target.cluster);
             counts.instance_state(before, now);
-            work.instance = instance;
+            work.take_answer(instance, &Value::Null);
         }
         Err(error) if error.is_not_found() => return Ok(()),
         Err(error) => return Err(error.into()),
     }
-    work.answered();
     work.engine.note_census(&work.target.cluster);
     if work.target.sort == TargetSort::Mirrored {
         super::mirror::note_status(work.target, work.key);

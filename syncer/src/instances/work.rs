@@ -11,6 +11,7 @@ use crate::{
         children::{Sync, WatchedKind},
         claims,
         keys::InstanceKey,
+        own_states::OwnStates,
         served::Served,
         switches::Chosen,
         target::{Memory, Target},
@@ -70,6 +71,8 @@ pub(crate) struct Work<'a> {
     pub(crate) error: Option<NodeReason>,
     /// What it has let go: a watch may show that late.
     pub(crate) kept: HashSet<ObjectRef>,
+    /// What it has brought about itself.
+    pub(crate) own: OwnStates,
 }
 
 // === impl Work ===
@@ -83,29 +86,35 @@ impl Work<'_> {
         manager: &str,
     ) -> Result<(), Pause> {
         let endpoint = self.hub_endpoint()?;
-        let patch = client::Patch::Apply {
+        let apply = client::Patch::Apply {
             manager,
             force: client::Force::Yes,
             object: &claims::update_only(patch, &self.memory.uid),
             answer: client::Answer::Object,
         };
-        self.instance = self
-            .engine
-            .hub
-            .patch(&endpoint, &self.key.name, None, patch)
-            .await?;
-        self.answered();
+        let hub = &self.engine.hub;
+        let answer = hub.patch(&endpoint, &self.key.name, None, apply).await?;
+        self.take_answer(answer, patch);
         Ok(())
     }
 
-    /// Lets the cache know the instance as it is now.
-    pub(crate) fn answered(&self) {
+    /// Goes on with the answer to a write of metadata or of the status, and lets the cache know it as the watch of all clusters
+    /// tells it.
+    pub(crate) fn take_answer(&mut self, answer: Value, written: &Value) {
+        self.own.answered(&self.instance, &answer, written);
+        self.instance = answer;
+        let cluster = &self.target.cluster;
+        api::meta::set_annotation(
+            &mut self.instance,
+            api::cluster::ANNOTATION,
+            cluster.as_str(),
+        );
         if let Ok(object) = client::reflector::RawObject::from_value(&self.instance) {
-            let (cluster, key) = (&self.target.cluster, self.key);
             self.engine
                 .instances
-                .answered(cluster, key, Arc::new(object));
+                .answered(cluster, self.key, Arc::new(object));
         }
+        api::meta::remove_annotation(&mut self.instance, api::cluster::ANNOTATION);
     }
 
     /// Names the endpoint of the instance on the hub.

@@ -35,6 +35,7 @@ use super::{
     collection::{Change, Collection},
     keys::InstanceKey,
     mirrors,
+    own_states::{ObjectState, Of},
 };
 
 /// Selects everything that kro, and so the syncer, writes.
@@ -394,20 +395,27 @@ impl State {
     }
 }
 
-/// Starts the watch of a kind, which ends with `end`; `concern` is called with each instance that an event concerns.
+/// Starts the watch of a kind, which ends with `end`; `concern` is called with each instance that an event concerns, and the state
+/// that it tells of, if it tells of one.
 pub(crate) fn watch(
     cache: &Arc<ChildCache>,
     (kind, end): (WatchedKind, CancellationToken),
     mut events: mpsc::Receiver<reflector::Event>,
     tasks: &Tasks,
-    concern: impl Fn(InstanceKey) + Send + 'static,
+    concern: impl Fn(InstanceKey, Option<ObjectState>) + Send + 'static,
 ) {
     let cache = Arc::clone(cache);
     tasks.spawn("children", async move {
         // Ends when the reflector does, which ends with its token.
         while let Some(event) = events.recv().await {
+            let seen = match &event {
+                reflector::Event::Applied(object) => {
+                    Some(ObjectState::new(Of::Child(kind.place), object))
+                }
+                _ => None,
+            };
             for instance in cache.take(&kind, &end, event) {
-                concern(instance);
+                concern(instance, seen.clone());
             }
         }
     });

@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use api::{GroupKind, GroupResource, GroupVersionResource, LogicalCluster, meta::is_newer};
 use client::reflector::RawObject;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tasks::Tasks;
 use tokio_util::sync::CancellationToken;
 
@@ -282,9 +283,86 @@ fn concerns(known: &RawObject, object: &RawObject) -> bool {
         || known.generation != object.generation
         || known.deletion_timestamp != object.deletion_timestamp
         || known.labels != object.labels
-        || known.annotations != object.annotations
+        || !annotations(known).eq(annotations(object))
         || known.finalizers != object.finalizers
         // The same version under another schema.
         || (known.resource_version == object.resource_version
-            && known.raw().get() != object.raw().get())
+            && known.raw().get() != object.raw().get()
+            && !is_same(known, object))
+}
+
+/// The annotations that an object has in its own cluster: a watch of all clusters adds the name of the cluster.
+fn annotations(object: &RawObject) -> impl Iterator<Item = (&String, &String)> {
+    let annotations = object.annotations.iter();
+    annotations.filter(|(key, _)| *key != api::cluster::ANNOTATION)
+}
+
+/// Returns whether an answer and an event say the same of an object.
+fn is_same(known: &RawObject, object: &RawObject) -> bool {
+    matches!((instance_of(known), instance_of(object)), (Ok(known), Ok(object)) if known == object)
+}
+
+/// Parses an instance as its own cluster has it, without what a watch of all clusters adds: expressions may read all annotations.
+pub(crate) fn instance_of(object: &RawObject) -> Result<Value, serde_json::Error> {
+    let mut instance = object.value()?;
+    api::meta::remove_annotation(&mut instance, api::cluster::ANNOTATION);
+    Ok(instance)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::raw;
+
+    fn object(version: &str, change: impl Fn(&mut Value)) -> Arc<RawObject> {
+        let mut object = json!({
+            "apiVersion": "kro.run/v1", "kind": "App",
+            "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": version, "generation": 1},
+        });
+        change(&mut object);
+        raw(&object)
+    }
+
+    #[test]
+    fn what_an_answer_said_is_no_work_when_the_watch_says_it() {
+        let of_watch = |it: &mut Value| {
+            it["metadata"]["annotations"][api::cluster::ANNOTATION] = json!("east");
+        };
+        let annotated = |it: &mut Value| it["metadata"]["annotations"]["a"] = json!("c");
+        let status = |it: &mut Value| it["status"] = json!({"x": 1});
+        let generation = |it: &mut Value| it["metadata"]["generation"] = json!(2);
+        // (what the watch says after an answer of version 5, whether it is work)
+        let cases = [
+            ("the same", object("5", |_| {}), false),
+            ("the same, with its cluster", object("5", of_watch), false),
+            (
+                "the same version by another schema",
+                object("5", status),
+                true,
+            ),
+            ("its status", object("6", status), false),
+            ("its spec", object("6", generation), true),
+            ("an annotation", object("6", annotated), true),
+        ];
+        for (name, event, want) in cases {
+            assert_eq!(concerns(&object("5", |_| {}), &event), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_instance_has_the_annotations_of_its_own_cluster() {
+        for (own, want) in [
+            (json!({}), json!(null)),
+            (json!({"a": "b"}), json!({"a": "b"})),
+        ] {
+            let told = object("5", |it| {
+                it["metadata"]["annotations"] = own.clone();
+                it["metadata"]["annotations"][api::cluster::ANNOTATION] = json!("east");
+            });
+            let instance = instance_of(&told).expect("an object");
+            assert_eq!(instance["metadata"]["annotations"], want, "{own}");
+        }
+    }
 }

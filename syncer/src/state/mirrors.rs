@@ -13,9 +13,13 @@ use std::{
 use api::GroupKind;
 use client::reflector::{Event, RawObject};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{collection::Collection, keys::InstanceKey};
+use super::{
+    collection::{Change, Collection},
+    keys::InstanceKey,
+};
 
 /// The mirrors of one spoke.
 #[derive(Debug, Default)]
@@ -35,6 +39,15 @@ struct KindState {
     waiting: HashSet<InstanceKey>,
     /// Ends the watch: what it delivers afterwards is not taken up.
     end: CancellationToken,
+}
+
+/// What is to be done because of an event.
+#[derive(Debug, Default)]
+pub(crate) struct Concerned {
+    /// Instances to be reconciled.
+    pub(crate) instances: Vec<InstanceKey>,
+    /// An instance of which nothing but the status of the mirror has changed: ours, or to be set back.
+    pub(crate) status: Option<InstanceKey>,
 }
 
 /// What is known of one mirror.
@@ -138,13 +151,13 @@ impl MirrorCache {
         group_kind: &GroupKind,
         end: &CancellationToken,
         event: Event,
-    ) -> Vec<InstanceKey> {
+    ) -> Concerned {
         let mut state = self.state.lock();
         let Some(kind) = state.kinds.get_mut(group_kind) else {
-            return Vec::new();
+            return Concerned::default();
         };
         if end.is_cancelled() {
-            return Vec::new(); // the kind is another watch's by now
+            return Concerned::default(); // the kind is another watch's by now
         }
         let key = |object: &RawObject| InstanceKey::of_instance(group_kind, object);
         match event {
@@ -162,19 +175,63 @@ impl MirrorCache {
                     .listed(objects, &resource_version, latest_as_of);
                 let mut concerned: HashSet<InstanceKey> = kind.waiting.drain().collect();
                 concerned.extend(changes.into_iter().map(|change| change.key));
-                concerned.into_iter().collect()
+                Concerned {
+                    instances: concerned.into_iter().collect(),
+                    status: None,
+                }
             }
             Event::Applied(object) => {
                 let change = kind.mirrors.applied(key(&object), object);
-                change.into_iter().map(|change| change.key).collect()
+                drop(state); // what follows reads whole objects
+                change.map_or_else(Concerned::default, Concerned::of)
             }
             Event::Deleted(object) => {
                 let change = kind.mirrors.deleted(key(&object), &object);
-                change.into_iter().map(|change| change.key).collect()
+                Concerned {
+                    instances: change.into_iter().map(|change| change.key).collect(),
+                    status: None,
+                }
             }
-            Event::Interrupted(_) | Event::Resumed => Vec::new(),
+            Event::Interrupted(_) | Event::Resumed => Concerned::default(),
         }
     }
+}
+
+// === impl Concerned ===
+
+impl Concerned {
+    fn of(change: Change<InstanceKey>) -> Self {
+        let (before, after) = (change.before.as_deref(), change.after.as_deref());
+        let is_status = before
+            .zip(after)
+            .is_some_and(|(before, after)| is_status_alone(before, after));
+        Self {
+            instances: if is_status {
+                Vec::new()
+            } else {
+                vec![change.key.clone()]
+            },
+            status: is_status.then_some(change.key),
+        }
+    }
+}
+
+/// Returns whether a mirror differs from what it was in nothing but its status. What somebody made in the spoke is no mirror.
+fn is_status_alone(before: &RawObject, after: &RawObject) -> bool {
+    let rest = |object: &RawObject| -> Option<Value> {
+        let mut rest = object.value().ok()?;
+        rest.as_object_mut()?.remove("status");
+        let metadata = rest.get_mut("metadata")?.as_object_mut()?;
+        metadata.remove("resourceVersion");
+        if let Some(managers) = metadata
+            .get_mut("managedFields")
+            .and_then(Value::as_array_mut)
+        {
+            managers.retain(|entry| entry["subresource"] != "status");
+        }
+        Some(rest)
+    };
+    is_mirror(before) && is_mirror(after) && rest(before).is_some_and(|it| Some(it) == rest(after))
 }
 
 /// Who has made an object of an instance's kind in a spoke.
@@ -269,7 +326,9 @@ mod tests {
 
     /// Lets the kind's only watch deliver an event.
     fn take(cache: &MirrorCache, event: Event) -> Vec<InstanceKey> {
-        cache.take(&apps(), &CancellationToken::new(), event)
+        cache
+            .take(&apps(), &CancellationToken::new(), event)
+            .instances
     }
 
     fn list(objects: Vec<Arc<RawObject>>, version: &str) -> Event {
@@ -389,6 +448,60 @@ mod tests {
             cache.answered(&key("a"), mirror("a", "5"));
             let named = take(&cache, Event::Applied(mirror("a", version)));
             assert_eq!(named, want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_status_of_a_mirror_is_no_reconcile() {
+        type Step<'a> = &'a dyn Fn(&mut Value);
+        let object = |version: &str, change: &dyn Fn(&mut Value)| {
+            let mut object = json!({"apiVersion": "kro.run/v1alpha1", "kind": "App", "metadata": {
+                "name": "a", "namespace": "default", "uid": "u", "resourceVersion": version,
+                "annotations": {api::wheelhouse::keys::HUB: "h"},
+                "finalizers": [api::wheelhouse::keys::FINALIZER_MIRROR],
+                "managedFields": [
+                    {"manager": api::wheelhouse::keys::MANAGER_SYNCER, "operation": "Apply"},
+                    {"manager": "kubectl", "operation": "Update", "subresource": "status", "time": version},
+                ],
+            }, "spec": {"size": 1}});
+            change(&mut object);
+            Arc::new(RawObject::from_value(&object).expect("an object"))
+        };
+        let same = |_: &mut Value| {};
+        let status = |it: &mut Value| it["status"] = json!({"state": "ACTIVE"});
+        let copied = |it: &mut Value| it["metadata"]["annotations"] = json!({});
+        let entry = |it: &mut Value| it["metadata"]["managedFields"][1]["subresource"] = json!("");
+        let both = |it: &mut Value| {
+            it["status"] = json!({"state": "ACTIVE"});
+            it["spec"]["size"] = json!(2);
+        };
+        // (what, before, after, whether the instance is reconciled, whether the status is looked at)
+        let cases: [(&str, Step<'_>, Step<'_>, bool, bool); 5] = [
+            ("a status", &same, &status, false, true),
+            ("a status and a spec", &same, &both, true, false),
+            ("who has which fields", &same, &entry, true, false),
+            (
+                "a status of what is no mirror",
+                &copied,
+                &|it| {
+                    copied(it);
+                    status(it);
+                },
+                true,
+                false,
+            ),
+            ("what becomes no mirror", &same, &copied, true, false),
+        ];
+        for (name, before, after, instance, is_status) in cases {
+            let cache = cache(vec![list(vec![object("1", before)], "1")]);
+            let event = Event::Applied(object("2", after));
+            let concerned = cache.take(&apps(), &CancellationToken::new(), event);
+            assert_eq!(
+                !concerned.instances.is_empty(),
+                instance,
+                "{name}: instance"
+            );
+            assert_eq!(concerned.status.is_some(), is_status, "{name}: status");
         }
     }
 

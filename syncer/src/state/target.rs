@@ -39,6 +39,7 @@ use super::{
     keys::InstanceKey,
     kinds::Kinds,
     mirrors::MirrorCache,
+    own_states::ObjectState,
     pruning::Pruning,
     revision::Revision,
     shares::{self, Shares},
@@ -99,7 +100,7 @@ pub(crate) struct Target {
     /// Which kinds the cluster's own admission may concern, where it is a real spoke.
     pub(crate) admission: Admission,
     /// Instances to be reconciled.
-    pub(crate) queue: Arc<WorkQueue<InstanceKey>>,
+    pub(crate) queue: Arc<WorkQueue<InstanceKey, ObjectState>>,
     /// Mirrors whose status is to be written, coalesced.
     pub(crate) mirror_queue: Arc<WorkQueue<InstanceKey>>,
     /// What is to be told of instances.
@@ -439,7 +440,10 @@ impl Target {
             (kind.clone(), end.clone()),
             self.follow(source, end),
             &self.tasks,
-            move |instance| queue.add(instance),
+            move |instance, seen| match seen {
+                Some(seen) => queue.add_for(instance, seen),
+                None => queue.add(instance),
+            },
         );
     }
 
