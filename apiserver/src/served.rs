@@ -4,7 +4,10 @@
 //! - A [`ServedKinds`] never changes; a change of what is served is another one with another hash.
 //! - Equal hashes mean equal discovery and OpenAPI documents, so these are cached under the hash alone.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use api::group::{GroupVersionKind, GroupVersionResource};
 use bytes::Bytes;
@@ -42,7 +45,13 @@ pub struct ServedKind {
     pub selectable_fields: Vec<String>,
     /// Where the kind comes from; decides its OpenAPI names and its patch types.
     pub source: KindSource,
+    /// The digest of all this, once somebody has asked for it.
+    pub digest: KindDigest,
 }
+
+/// The digest of a [`ServedKind`], which is asked for whenever a cluster serves another set of kinds. A clone has none: it may be changed.
+#[derive(Debug, Default)]
+pub struct KindDigest(OnceLock<[u8; 32]>);
 
 /// What is served below an object, `status` for instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +84,14 @@ pub struct ServedKinds {
     kinds: Vec<Arc<ServedKind>>,
 }
 
+// === impl KindDigest ===
+
+impl Clone for KindDigest {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
 // === impl ContentHash ===
 
 impl fmt::Display for ContentHash {
@@ -97,7 +114,7 @@ impl ServedKinds {
         kinds.sort_by(|a, b| a.gvr.cmp(&b.gvr));
         let mut digest = Sha256::new();
         for kind in &kinds {
-            kind.digest(&mut digest);
+            digest.update(kind.digest());
         }
         Self {
             hash: ContentHash(digest.finalize().into()),
@@ -143,13 +160,7 @@ impl ServedKind {
     /// and the kind is the one that most of them have: a single cluster does not name it for the others.
     pub(crate) fn common(kinds: &[&Arc<Self>]) -> Option<Self> {
         let first = kinds.first()?;
-        let hash = |kind: &Self| {
-            let mut digest = Sha256::new();
-            kind.digest(&mut digest);
-            digest.finalize()
-        };
-        let expected = hash(first);
-        let same = |kind: &&Arc<Self>| Arc::ptr_eq(kind, first) || hash(kind) == expected;
+        let same = |kind: &&Arc<Self>| Arc::ptr_eq(kind, first) || kind.digest() == first.digest();
         if kinds.iter().skip(1).all(same) {
             return Some(Self::clone(first));
         }
@@ -185,11 +196,21 @@ impl ServedKind {
             schema_hash: 0,
             selectable_fields: Vec::new(),
             source: KindSource::Definition,
+            digest: KindDigest::default(),
         }
     }
 
+    /// The digest of everything that discovery or OpenAPI shows.
+    fn digest(&self) -> &[u8; 32] {
+        self.digest.0.get_or_init(|| {
+            let mut digest = Sha256::new();
+            self.feed(&mut digest);
+            digest.finalize().into()
+        })
+    }
+
     /// Feeds everything that discovery or OpenAPI shows to `digest`, each part with its length before it.
-    fn digest(&self, digest: &mut Sha256) {
+    fn feed(&self, digest: &mut Sha256) {
         let mut text = |part: &str| {
             digest.update((part.len() as u64).to_le_bytes());
             digest.update(part.as_bytes());

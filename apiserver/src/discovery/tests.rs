@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::served::{KindSource, ServedKind, ServedKinds, ServedSubresource};
+use crate::served::{KindDigest, KindSource, ServedKind, ServedKinds, ServedSubresource};
 
 fn served(group: &str, version: &str, resource: &str, kind: &str) -> Arc<ServedKind> {
     let gvk = GroupVersionKind::new(group, version, kind);
@@ -39,6 +39,7 @@ fn served(group: &str, version: &str, resource: &str, kind: &str) -> Arc<ServedK
         schema_hash: 0,
         selectable_fields: Vec::new(),
         source: KindSource::Definition,
+        digest: KindDigest::default(),
     })
 }
 

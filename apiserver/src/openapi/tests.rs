@@ -4,7 +4,7 @@ use api::group::{GroupVersionKind, GroupVersionResource};
 use http::Request;
 
 use super::*;
-use crate::served::{KindSource, ServedKind, ServedKinds};
+use crate::served::{KindDigest, KindSource, ServedKind, ServedKinds};
 
 fn served(group: &str, resource: &str, schema_hash: u64) -> Arc<ServedKind> {
     Arc::new(ServedKind {
@@ -22,6 +22,7 @@ fn served(group: &str, resource: &str, schema_hash: u64) -> Arc<ServedKind> {
         schema_hash,
         selectable_fields: Vec::new(),
         source: KindSource::Definition,
+        digest: KindDigest::default(),
     })
 }
 

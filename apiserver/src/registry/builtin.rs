@@ -21,7 +21,7 @@ use super::scope::{Conversion, Life, Phase, ResourceRules, ResourceScope};
 use super::view::ClusterKind;
 use super::view::Layer;
 use crate::objects::ResourcePrefix;
-use crate::served::{KindSource, ServedKind, ServedSubresource};
+use crate::served::{KindDigest, KindSource, ServedKind, ServedSubresource};
 use crate::strategy::version::{ScalePaths, SelectableField, StatusMode, VersionRules};
 use crate::strategy::{self, StoredAs, Strategy};
 
@@ -252,6 +252,7 @@ fn served_kind(resource: &Resource, schema: Option<&Arc<Schema>>) -> ServedKind 
         schema_hash: if schema.is_some() { TAG } else { 0 },
         selectable_fields: Vec::new(),
         source: KindSource::BuiltIn,
+        digest: KindDigest::default(),
         gvk,
     }
 }

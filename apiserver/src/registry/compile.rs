@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use super::scope::{Conversion, End, Life, Phase, ResourceRules, ResourceScope};
 use crate::objects::ResourcePrefix;
-use crate::served::{KindSource, ServedKind, ServedSubresource};
+use crate::served::{KindDigest, KindSource, ServedKind, ServedSubresource};
 use crate::strategy::rules::AuthorStamp;
 use crate::strategy::version::{ScalePaths, SelectableField, StatusMode, VersionRules};
 use crate::strategy::{self, Strategy};
@@ -387,5 +387,6 @@ fn served_kind(
             .map(|it| it.json_path.clone())
             .collect(),
         source: KindSource::Definition,
+        digest: KindDigest::default(),
     }
 }
