@@ -24,6 +24,8 @@ pub(super) struct Compiler<'a> {
     reader: Rc<Reader>,
     pub(super) inspector: Inspector,
     declarations: Declarations,
+    /// The type of each node's template.
+    elements: BTreeMap<String, DeclType>,
     /// The position of each id in the topological order.
     positions: BTreeMap<String, usize>,
     apply_orders: BTreeMap<String, i64>,
@@ -44,8 +46,11 @@ impl<'a> Compiler<'a> {
         order: &[String],
     ) -> Self {
         let mut declarations = Declarations::new();
+        let mut elements = BTreeMap::new();
         for (id, draft) in &connected.drafts {
-            declarations.declare(id, variable_type(draft));
+            let element = element_type(draft);
+            declarations.declare(id, variable_type(draft, &element));
+            elements.insert(id.clone(), element);
         }
         let schema_type = declarations::declare(instance, &format!("{TYPE_NAME_PREFIX}schema"));
         declarations.declare("schema", schema_type.clone());
@@ -55,6 +60,7 @@ impl<'a> Compiler<'a> {
             inspector: Inspector::new(Rc::clone(&reader), &ids),
             reader,
             declarations,
+            elements,
             positions: order.iter().cloned().zip(0..).collect(),
             apply_orders: connected.dag.apply_orders(),
             schema_type,
@@ -98,7 +104,8 @@ impl<'a> Compiler<'a> {
                 )
             })
             .collect();
-        let element = element_type(draft);
+        let known = self.elements.get(&draft.id).cloned();
+        let element = known.unwrap_or_else(|| element_type(draft));
         let mut fields = Vec::with_capacity(draft.fields.len());
         for found in &draft.fields {
             fields.push(self.field(draft, &element, found, &iterators)?);
@@ -320,12 +327,11 @@ fn element_type(draft: &Draft) -> DeclType {
 }
 
 /// The type under which others see a node.
-fn variable_type(draft: &Draft) -> DeclType {
-    let element = element_type(draft);
+fn variable_type(draft: &Draft, element: &DeclType) -> DeclType {
     if draft.kind.is_list() {
-        DeclType::list(element)
+        DeclType::list(element.clone())
     } else {
-        element
+        element.clone()
     }
 }
 

@@ -331,6 +331,9 @@ async fn ensure(
         Err(error) if error.is_not_found() => None,
         Err(error) => return Err(error),
     };
+    let is_there = live
+        .as_ref()
+        .is_some_and(|live| is_as_wanted(live, &wanted));
     if let Some(live) = &live {
         match whose(engine, target, live, served) {
             Err(reason) => {
@@ -341,12 +344,12 @@ async fn ensure(
             // Not before its schema is this definition's.
             Ok(_) => {}
         }
-        if let Some(reason) = refusal(engine, live, served) {
+        if !is_there && let Some(reason) = refusal(engine, live, served) {
             return Ok(Progress::Refused(reason));
         }
     }
     let live = match live {
-        Some(live) if is_as_wanted(&live, &wanted) => live,
+        Some(live) if is_there => live,
         live => {
             // Nothing but what was looked at: a CRD that another made meanwhile is not taken over.
             let object = match &live {

@@ -19,6 +19,7 @@ use graph::{
     definition_conditions as marks,
 };
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -35,6 +36,7 @@ use crate::{
     finalizers, instances, resources,
     state::{
         actors::Grant,
+        definitions::CompiledFrom,
         kind_claims::Standing,
         served::{DefinitionKey, Reaching, Served},
     },
@@ -119,7 +121,7 @@ async fn step(engine: &Arc<Engine>, key: &DefinitionKey) -> Result<(), client::E
         return write_status(engine, key, &object, &set, Told::AsBefore).await;
     };
     let fetched = resolving::fetch(engine, key, &definition.spec, &home).await;
-    let compiled = compile(engine, &definition, key, &fetched);
+    let compiled = compile(engine, (&object, &definition), key, &fetched);
     retry_unresolved(engine, key, &compiled);
     match compiled {
         Compiled::Graph(graph) => {
@@ -237,13 +239,18 @@ async fn accept(
     revisions::collect(engine, key, &revisions, Keep::Newest).await
 }
 
+/// Compiles a definition, unless it was compiled from the same before: it is reconciled several times until it is served.
 fn compile(
     engine: &Engine,
-    definition: &ResourceGraphDefinition,
+    (object, definition): (&Value, &ResourceGraphDefinition),
     key: &DefinitionKey,
     fetched: &resolving::Fetched,
 ) -> Compiled {
     let options = engine.switches.of(&key.cluster).settings.compile;
+    let from = compiled_from(object, key, &options, fetched);
+    if let Some(graph) = engine.definitions.compiled(key, from) {
+        return Compiled::Graph(graph);
+    }
     let begun = Instant::now();
     let compiled = fetched
         .compile(|schemas| graph::compile_with(&definition.spec, &key.name, schemas, &options));
@@ -252,12 +259,28 @@ fn compile(
     match compiled {
         Ok((graph, view)) => {
             engine.definitions.note_view(key, view);
+            engine
+                .definitions
+                .note_compiled(key, from, Arc::clone(&graph));
             Compiled::Graph(graph)
         }
         Err(error) if error.is_transient() => Compiled::Unknown(error.to_string()),
         Err(error) if error.is_unresolved() => Compiled::Unresolved(error.to_string()),
         Err(error) => Compiled::Refused(error.to_string()),
     }
+}
+
+fn compiled_from(
+    object: &Value,
+    key: &DefinitionKey,
+    options: &graph::CompileOptions,
+    fetched: &resolving::Fetched,
+) -> CompiledFrom {
+    let mut digest = Sha256::new();
+    let said = format!("{}\n{options:?}\n{}\n", key.name, object["spec"]);
+    digest.update(said);
+    fetched.digest(&mut digest);
+    CompiledFrom(digest.finalize().into())
 }
 
 /// Arranges that a definition is looked at again which names a kind that its cluster does not serve, later each time. kro

@@ -26,6 +26,7 @@ use futures::future::join_all;
 use graph::{ResolveError, ResolvedKind, SchemaResolver};
 use schema::Schema;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use spokes::State;
 use tokio::time::Instant;
 use tracing::debug;
@@ -52,7 +53,7 @@ const ASKED_COUNT: usize = 4;
 const VIEW_COUNT: usize = 3;
 
 /// What receiving clusters say of the kinds that one definition names, the view to be tried first in front.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Fetched {
     views: Vec<View>,
     /// What all of them serve together, for a definition whose kinds are in several clusters.
@@ -529,6 +530,14 @@ impl Fetched {
         self
     }
 
+    /// Feeds to `digest` all by which a definition compiles.
+    pub(crate) fn digest(&self, digest: &mut Sha256) {
+        let views = self.views.iter().map(|view| &view.schemas);
+        for schemas in views.chain([&self.union]) {
+            schemas.digest(digest);
+        }
+    }
+
     /// Compiles with the first view with which it succeeds. The error is that of all clusters together, which have most
     /// of the kinds.
     pub(crate) fn compile<T, E>(
@@ -547,6 +556,20 @@ impl Fetched {
 // === impl FetchedSchemas ===
 
 impl FetchedSchemas {
+    fn digest(&self, digest: &mut Sha256) {
+        let mut kinds: Vec<_> = self.kinds.iter().collect();
+        kinds.sort_by_key(|(gvk, _)| *gvk);
+        let kinds = kinds.into_iter().map(|(gvk, found)| {
+            let kind = &found.kind;
+            (gvk, &kind.resource, kind.namespaced, found.fingerprint)
+        });
+        let kinds: Vec<_> = kinds.collect();
+        digest.update(format!(
+            "{kinds:?} {:?} {:?}\n",
+            self.served, self.unavailable
+        ));
+    }
+
     fn fingerprint(&self) -> u64 {
         let mut digests: Vec<u64> = self.kinds.values().map(|found| found.fingerprint).collect();
         digests.sort_unstable();
@@ -638,6 +661,35 @@ mod tests {
             "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Widget"}],
         }}}});
         assert!(schema_of(&document, &gvk("Widget")).is_some());
+    }
+
+    #[test]
+    fn all_that_a_definition_compiles_by_is_in_the_digest() {
+        let digest = |read: Vec<FetchedSchemas>| -> [u8; 32] {
+            let mut digest = Sha256::new();
+            Fetched::of(read, None).digest(&mut digest);
+            digest.finalize().into()
+        };
+        let (strings, numbers) = (says("string"), says("integer"));
+        let mut unavailable = strings.clone();
+        unavailable.unavailable = Some("it did not answer".to_owned());
+        let mut elsewhere = strings.clone();
+        let widget = elsewhere.kinds.get_mut(&gvk("Widget"));
+        widget.expect("it is there").kind.namespaced = false;
+        let mut served = strings.clone();
+        served.served.insert(GroupVersion::new("example.com", "v2"));
+        let of_strings = || vec![strings.clone()];
+        assert_eq!(digest(of_strings()), digest(of_strings()), "the same");
+        for (name, read) in [
+            ("another schema", vec![numbers.clone()]),
+            ("another scope", vec![elsewhere]),
+            ("another version served", vec![served]),
+            ("a cluster that did not answer", vec![unavailable]),
+            ("a second view", vec![strings.clone(), numbers]),
+            ("nothing", Vec::new()),
+        ] {
+            assert_ne!(digest(read), digest(of_strings()), "{name}");
+        }
     }
 
     /// Compiles for schemas that have the fingerprint of a type.

@@ -7,6 +7,7 @@ use std::{
 
 use api::{GroupKind, GroupVersionResource, LogicalCluster};
 use client::reflector::RawObject;
+use graph::CompiledGraph;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
@@ -35,11 +36,24 @@ struct State {
     endpoints: HashMap<(LogicalCluster, GroupKind), GroupVersionResource>,
     /// With which clusters' schemas each definition compiled last.
     views: HashMap<DefinitionKey, u64>,
+    /// What each definition compiled to last.
+    compiled: HashMap<DefinitionKey, Compiled>,
     /// Definitions that name a kind which their cluster does not serve, and how often that was found.
     unresolved: HashMap<DefinitionKey, u32>,
     /// Labels of spokes, which selectors look at.
     spoke_labels: HashMap<LogicalCluster, BTreeMap<String, String>>,
 }
+
+/// What a definition compiled to.
+#[derive(Debug)]
+struct Compiled {
+    from: CompiledFrom,
+    graph: Arc<CompiledGraph>,
+}
+
+/// Identifies all that a definition is compiled from: its text, its name, the switches and the schemas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CompiledFrom(pub(crate) [u8; 32]);
 
 // === impl Definitions ===
 
@@ -94,6 +108,7 @@ impl Definitions {
         let mut state = self.state.write();
         state.known.remove(key);
         state.unresolved.remove(key);
+        state.compiled.remove(key);
     }
 
     /// Returns the keys of all definitions.
@@ -234,6 +249,29 @@ impl Definitions {
             Some(view) => state.views.insert(key.clone(), view),
             None => state.views.remove(key),
         };
+    }
+
+    /// Returns what a definition compiled to last, if it was from the same.
+    pub(crate) fn compiled(
+        &self,
+        key: &DefinitionKey,
+        from: CompiledFrom,
+    ) -> Option<Arc<CompiledGraph>> {
+        let state = self.state.read();
+        let last = state.compiled.get(key).filter(|last| last.from == from);
+        last.map(|last| Arc::clone(&last.graph))
+    }
+
+    /// Notes what a definition compiled to.
+    pub(crate) fn note_compiled(
+        &self,
+        key: &DefinitionKey,
+        from: CompiledFrom,
+        graph: Arc<CompiledGraph>,
+    ) {
+        let mut state = self.state.write();
+        let compiled = Compiled { from, graph };
+        state.compiled.insert(key.clone(), compiled);
     }
 
     /// Notes that a definition names a kind which its cluster does not serve. Returns how often that was found, in a row.

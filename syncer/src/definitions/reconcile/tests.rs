@@ -183,3 +183,29 @@ async fn revisions_without_an_owner_become_those_of_their_definition() {
     let told = revision["status"]["conditions"].to_string();
     assert!(told.contains("GraphVerified"), "{told}");
 }
+
+#[tokio::test]
+async fn a_definition_is_compiled_once_from_the_same() {
+    let (world, key) = world(&[]);
+    let engine = &world.engine;
+    let compiled = |text: Text| {
+        let object = json!({"metadata": {"name": "app"}, "spec": spec(text)});
+        let definition = revisions::typed(&object).expect("a definition");
+        let fetched = resolving::Fetched::default();
+        let compiled = compile(engine, (&object, &definition), &key, &fetched);
+        let Compiled::Graph(graph) = compiled else {
+            panic!("it compiles");
+        };
+        graph
+    };
+    let first = compiled(Text::Now);
+    assert!(Arc::ptr_eq(&first, &compiled(Text::Now)), "the same text");
+    let other = compiled(Text::Other);
+    assert!(!Arc::ptr_eq(&first, &other), "another text");
+    assert!(Arc::ptr_eq(&other, &compiled(Text::Other)), "the last one");
+    engine.definitions.forget(&key);
+    assert!(
+        !Arc::ptr_eq(&other, &compiled(Text::Other)),
+        "it was forgotten"
+    );
+}
