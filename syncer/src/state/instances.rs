@@ -5,7 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use api::{GroupKind, GroupResource, GroupVersionResource, LogicalCluster, meta::is_newer};
 use client::reflector::RawObject;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
 use tasks::Tasks;
 use tokio_util::sync::CancellationToken;
 
@@ -297,9 +298,27 @@ fn annotations(object: &RawObject) -> impl Iterator<Item = (&String, &String)> {
     annotations.filter(|(key, _)| *key != api::cluster::ANNOTATION)
 }
 
-/// Returns whether an answer and an event say the same of an object.
+/// The parts of an object that its schema forms, as they were written.
+#[derive(Deserialize)]
+struct Formed<'a> {
+    #[serde(borrow, default)]
+    spec: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+}
+
+/// Returns whether an answer and an event say the same of an object in one version: only another schema makes a difference.
 fn is_same(known: &RawObject, object: &RawObject) -> bool {
-    matches!((instance_of(known), instance_of(object)), (Ok(known), Ok(object)) if known == object)
+    let formed = |object| RawObject::part::<Formed<'_>>(object).ok();
+    let is_same_text = known.type_meta == object.type_meta
+        && formed(known)
+            .zip(formed(object))
+            .is_some_and(|(known, object)| {
+                known.spec.map(RawValue::get) == object.spec.map(RawValue::get)
+                    && known.status.map(RawValue::get) == object.status.map(RawValue::get)
+            });
+    is_same_text
+        || matches!((instance_of(known), instance_of(object)), (Ok(known), Ok(object)) if known == object)
 }
 
 /// Parses an instance as its own cluster has it, without what a watch of all clusters adds: expressions may read all annotations.
