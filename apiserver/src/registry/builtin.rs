@@ -265,8 +265,8 @@ fn preview() -> ServedKind {
     spec.set_name_defaults();
     let names = spec.names.clone();
     let blueprint = Blueprint::new(spec, names, &BTreeMap::new(), Phase::Served);
-    let installed =
-        install(&Pool::default(), &blueprint, None).expect("our own definition compiles (tested)");
+    let installed = install(&Pool::default(), (&blueprint, &blueprint.marks()), None)
+        .expect("our own definition compiles (tested)");
     let scope = installed.versions.values().next();
     let kind = &scope.expect("it has one version").kind;
     ServedKind {
@@ -306,8 +306,8 @@ fn own(kind: ClusterKind) -> Vec<ResourceScope> {
         let (names, resource) = (spec.names.clone(), spec.group_resource());
         let mut blueprint = Blueprint::new(spec, names, &BTreeMap::new(), Phase::Served);
         blueprint.strategy = strategy::own(&resource);
-        let installed =
-            install(&pool, &blueprint, None).expect("our own definitions compile (tested)");
+        let installed = install(&pool, (&blueprint, &blueprint.marks()), None)
+            .expect("our own definitions compile (tested)");
         let versions = installed.versions.values();
         scopes.extend(versions.map(|scope| with_subresources(ResourceScope::clone(scope))));
     }

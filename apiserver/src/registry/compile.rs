@@ -62,6 +62,16 @@ pub(super) struct Installed {
     pub(super) _compiled: Arc<Compiled>,
 }
 
+/// Marks of a blueprint, which are made of all its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Marks {
+    /// By which contents can be told apart.
+    pub(super) content: u64,
+    /// By which it can be told whether objects are read alike: the content without what concerns writes alone. While they are
+    /// imported, they are read from the spoke.
+    reading: u64,
+}
+
 /// Compiled definitions that are in use somewhere, by content.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
@@ -103,11 +113,11 @@ const VERBS_SUBRESOURCE: [&str; 3] = ["get", "patch", "update"];
 /// only began to go ends no watch, which is to see how its objects are deleted.
 pub(super) fn install(
     pool: &Pool,
-    blueprint: &Blueprint,
+    (blueprint, marks): (&Blueprint, &Marks),
     before: Option<&Installed>,
 ) -> Result<Installed, CompileError> {
-    let compiled = pool.compile(blueprint)?;
-    let reading = blueprint.reading();
+    let compiled = pool.compile(blueprint, marks.content)?;
+    let reading = marks.reading;
     let before = before.filter(|before| before.reading == reading);
     let life = Life {
         phase: compiled.phase,
@@ -136,8 +146,7 @@ pub(super) fn install(
 // === impl Pool ===
 
 impl Pool {
-    fn compile(&self, blueprint: &Blueprint) -> Result<Arc<Compiled>, CompileError> {
-        let content = blueprint.content();
+    fn compile(&self, blueprint: &Blueprint, content: u64) -> Result<Arc<Compiled>, CompileError> {
         let mut compiled = self.compiled.lock();
         if let Some(known) = compiled.get(&content).and_then(Weak::upgrade) {
             return Ok(known);
@@ -178,14 +187,14 @@ impl Blueprint {
         }
     }
 
-    /// Returns a mark by which contents can be told apart.
-    pub(super) fn content(&self) -> u64 {
+    /// Returns the marks of what it says.
+    pub(super) fn marks(&self) -> Marks {
+        let reading = self.reading();
         let terminating = self.phase == Phase::Terminating;
-        hash_of(&json!([self.reading(), terminating, self.is_judged]))
+        let content = hash_of(&json!([reading, terminating, self.is_judged]));
+        Marks { content, reading }
     }
 
-    /// Returns a mark by which it can be told whether objects are read alike: the content without what concerns writes alone.
-    /// While they are imported, they are read from the spoke.
     fn reading(&self) -> u64 {
         let spec = serde_json::to_value(&self.spec).unwrap_or_default();
         let names = serde_json::to_value(&self.names).unwrap_or_default();

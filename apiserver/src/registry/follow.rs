@@ -493,15 +493,15 @@ impl Registry {
             return;
         }
         let blueprint = definition.blueprint();
-        let content = blueprint.content();
+        let marks = blueprint.marks();
         if view
             .installed(&resource)
-            .is_some_and(|installed| installed.content == content)
+            .is_some_and(|installed| installed.content == marks.content)
         {
             return;
         }
         let before = view.installed(&resource);
-        match install(&self.pool, &blueprint, before) {
+        match install(&self.pool, (&blueprint, &marks), before) {
             Ok(installed) => {
                 let replaced = before
                     .map(|before| before.life.end.clone())
