@@ -236,7 +236,7 @@ pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: 
                 target.queue.add(key);
             }
             if let Some(key) = concerned.status {
-                mirror::note_status(&target, &key);
+                mirror::note_written_status(&target, &key);
             }
         }
     });

@@ -220,7 +220,9 @@ fn generated(
         }
         let kind = ResolvedKind::defined(&served.definition, &gvk.version).ok()?;
         let mut hasher = DefaultHasher::new();
-        (gvk, served.graph.spec_hash()).hash(&mut hasher);
+        // Not by its text: what its status is made of depends on what it was compiled by.
+        let definition = serde_json::to_string(&served.definition).ok()?;
+        (gvk, definition).hash(&mut hasher);
         let fingerprint = hasher.finish();
         Some((gvk.clone(), Found { kind, fingerprint }))
     });

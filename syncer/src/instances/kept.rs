@@ -126,6 +126,7 @@ async fn forget(work: &mut Work<'_>, kept: &[ObjectRef]) -> Result<(), Pause> {
         work.memory.claims.remove(reference);
         work.memory.applied.remove(reference);
         work.kept.insert(reference.clone());
+        work.own.look_again(); // the plan was made with it, and so the status
     }
     Ok(())
 }

@@ -30,11 +30,15 @@ pub(crate) fn begin(work: &mut Work<'_>) {
     ledger.get_or_insert_with(InventorySpec::default);
 }
 
+/// Forgets that there is no ledger, which was taken for granted, or is so.
+pub(crate) fn assume_nothing(work: &mut Work<'_>) {
+    let ledger = &mut work.memory.ledger;
+    ledger.take_if(|known| known.instance.uid.is_empty());
+}
+
 /// [`recall`] for a deletion, which takes nothing for granted.
 pub(crate) async fn recall_surely(work: &mut Work<'_>) -> Result<(), Pause> {
-    work.memory
-        .ledger
-        .take_if(|known| known.instance.uid.is_empty());
+    assume_nothing(work);
     recall(work).await
 }
 
@@ -146,9 +150,13 @@ pub(crate) async fn confirm(work: &mut Work<'_>) -> Result<(), Pause> {
 pub(crate) async fn after(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Result<(), Pause> {
     for apply in &plan.applies {
         if let Claim::Own(uid) = &apply.claim {
-            work.memory
+            let before = work
+                .memory
                 .claims
                 .insert(apply.reference.clone(), uid.clone());
+            if before.as_ref() != Some(uid) {
+                work.own.look_again(); // the plan did not know it
+            }
         }
     }
     let (applied, claims) = (&work.memory.applied, &work.memory.claims);
@@ -173,7 +181,12 @@ pub(crate) async fn after(work: &mut Work<'_>, actor: &Actor, plan: &Plan) -> Re
     // Not before: what was deleted counts for the brake until the ledger is exact.
     work.memory.settled_count = Some(count);
     work.memory.gone.clear();
-    inventory(work, &plan.inventory_after).await
+    let version = api::meta::resource_version(&work.instance).to_owned();
+    inventory(work, &plan.inventory_after).await?;
+    if api::meta::resource_version(&work.instance) != version {
+        work.own.look_again(); // expressions may read annotations, and the plan was made before
+    }
+    Ok(())
 }
 
 /// Names some members no more: they stay in the target, and are the instance's no longer. The others count for the brake as before.

@@ -49,6 +49,9 @@ use crate::{
 /// ready passes through several states within a second.
 const STATUS_DELAY: Duration = Duration::from_millis(500);
 
+/// How long a status of a mirror stays that is not the hub's.
+const MENDED_DELAY: Duration = Duration::from_secs(10);
+
 /// A mirror as it should be.
 #[derive(Debug)]
 pub(crate) struct Mirrored {
@@ -117,8 +120,12 @@ pub(crate) async fn apply(work: &Work<'_>, served: &Served) -> Result<Mirrored, 
         .dynamic
         .patch(&endpoint, &work.key.name, None, patch);
     let answer = work.target.timely(patched.instrument(span)).await?;
-    if let Ok(object) = RawObject::from_value(&answer) {
-        work.target.mirrors.answered(work.key, Arc::new(object));
+    if let Ok(object) = RawObject::from_value(&answer).map(Arc::new) {
+        work.target.mirrors.answered(work.key, Arc::clone(&object));
+        if object.deletion_timestamp.is_some() {
+            release(work, served, &object).await?; // deleted meanwhile: as above
+            return Err(Pause::Watch);
+        }
     }
     note_status(work.target, work.key);
     let uid = api::meta::uid(&answer).to_owned();
@@ -299,6 +306,12 @@ pub(crate) fn of_mirror(live: &Value) -> Value {
         object["metadata"]["namespace"] = metadata["namespace"].clone();
     }
     object
+}
+
+/// Asks for the status of a mirror to be looked at that somebody has written, the hub perhaps. It is not set back at once: who writes
+/// another one each time costs little.
+pub(crate) fn note_written_status(target: &Target, key: &InstanceKey) {
+    target.mirror_queue.add_after(key.clone(), MENDED_DELAY);
 }
 
 /// Asks for the status to be written to the mirror soon.

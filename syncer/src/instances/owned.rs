@@ -133,7 +133,11 @@ fn is_own_unseen(
 ) -> bool {
     let is_copy = kind.place == Place::Hub && origin::is_marked_of_spoke(&live.annotations);
     let has_policies = work.chosen.settings.compile.deletion_policy;
-    let is_parted = has_policies && !live.is_applied_by(api::kro::keys::MANAGER_APPLYSET);
+    let is_marked = live.is_applied_by(api::kro::keys::MANAGER_APPLYSET)
+        || live
+            .annotations
+            .contains_key(api::kro::keys::ANNOTATION_APPLY_ORDER);
+    let is_parted = has_policies && !is_marked;
     let mark = Mark::of(&work.instance, &work.engine.hub_id);
     !is_copy && !is_parted && mark.may_delete_unseen(&work.memory.claims, reference, live)
 }

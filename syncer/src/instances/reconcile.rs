@@ -113,6 +113,7 @@ pub(crate) async fn run(engine: &Arc<Engine>, target: &Arc<Target>, key: &Instan
         .map_or(0, |_| work.memory.failure_count + 1);
     let end = failure.as_ref().map_or(End::Done, |_| End::Failed);
     if let Some(reason) = failure {
+        ledger::assume_nothing(&mut work);
         let attempt = work.memory.failure_count;
         debug!(cluster = %target.cluster, key = %key, attempt, reason, "reconcile failed");
         target.probe.notify_one();

@@ -91,6 +91,7 @@ impl Definitions {
             left.remove(&key);
             state.known.insert(key, object);
         }
+        state.compiled.retain(|key, _| !left.contains_key(key));
         left.into_keys().collect()
     }
 
@@ -234,7 +235,9 @@ impl Definitions {
 
     /// No longer serves a definition.
     pub(crate) fn withdraw(&self, key: &DefinitionKey) -> Option<Arc<Served>> {
-        self.state.write().served.remove(key)
+        let mut state = self.state.write();
+        state.compiled.remove(key);
+        state.served.remove(key)
     }
 
     /// Returns with which view of the receiving clusters' schemas a definition compiled last.

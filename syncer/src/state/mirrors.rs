@@ -216,7 +216,8 @@ impl Concerned {
     }
 }
 
-/// Returns whether a mirror differs from what it was in nothing but its status. What somebody made in the spoke is no mirror.
+/// Returns whether a mirror differs from what it was in nothing but its status. What somebody made in the spoke is no mirror, and one
+/// that goes is to be released.
 fn is_status_alone(before: &RawObject, after: &RawObject) -> bool {
     let rest = |object: &RawObject| -> Option<Value> {
         let mut rest = object.value().ok()?;
@@ -231,7 +232,10 @@ fn is_status_alone(before: &RawObject, after: &RawObject) -> bool {
         }
         Some(rest)
     };
-    is_mirror(before) && is_mirror(after) && rest(before).is_some_and(|it| Some(it) == rest(after))
+    is_mirror(before)
+        && is_mirror(after)
+        && after.deletion_timestamp.is_none()
+        && rest(before).is_some_and(|it| Some(it) == rest(after))
 }
 
 /// Who has made an object of an instance's kind in a spoke.
@@ -475,8 +479,9 @@ mod tests {
             it["status"] = json!({"state": "ACTIVE"});
             it["spec"]["size"] = json!(2);
         };
+        let going = |it: &mut Value| it["metadata"]["deletionTimestamp"] = json!("now");
         // (what, before, after, whether the instance is reconciled, whether the status is looked at)
-        let cases: [(&str, Step<'_>, Step<'_>, bool, bool); 5] = [
+        let cases: [(&str, Step<'_>, Step<'_>, bool, bool); 6] = [
             ("a status", &same, &status, false, true),
             ("a status and a spec", &same, &both, true, false),
             ("who has which fields", &same, &entry, true, false),
@@ -485,6 +490,16 @@ mod tests {
                 &copied,
                 &|it| {
                     copied(it);
+                    status(it);
+                },
+                true,
+                false,
+            ),
+            (
+                "a status of what goes",
+                &going,
+                &|it| {
+                    going(it);
                     status(it);
                 },
                 true,

@@ -34,7 +34,7 @@ pub(crate) struct ObjectState {
 #[derive(Debug, Default)]
 pub(crate) struct OwnStates {
     states: HashSet<ObjectState>,
-    wrote_instance: bool,
+    wrote_metadata: bool,
     is_void: bool,
 }
 
@@ -80,13 +80,14 @@ impl OwnStates {
         self.states.insert(seen);
     }
 
-    /// Takes up the answer to a write of the instance, with what was known before it.
+    /// Takes up the answer to a write of the instance, with what was known before it; nothing was `written` but a status. That is no
+    /// reason to look again while something is waited for: a status may be written each time.
     pub(crate) fn answered(&mut self, known: &Value, answer: &Value, written: &Value) {
         let version = api::meta::resource_version(answer);
         if api::meta::resource_version(known) == version {
             return; // nothing was written, and no watch tells of it
         }
-        self.wrote_instance = true;
+        self.wrote_metadata |= !written.is_null();
         if is_ours(known, answer, written) {
             self.states.insert(ObjectState {
                 of: Of::Instance,
@@ -109,7 +110,7 @@ impl OwnStates {
         match ended {
             Ended::Failed => After::Nothing,
             Ended::Settled if !self.is_void => After::NotFor(states),
-            Ended::Waiting if !self.is_void && !self.wrote_instance => After::Nothing,
+            Ended::Waiting if !self.is_void && !self.wrote_metadata => After::Nothing,
             Ended::Settled | Ended::Waiting => After::Again,
         }
     }
@@ -265,6 +266,13 @@ mod tests {
             answer["metadata"]["resourceVersion"] = json!("6");
             own.answered(&instance(), &answer, &Value::Null);
         };
+        let labels = |own: &mut OwnStates| {
+            let mut answer = instance();
+            answer["metadata"]["resourceVersion"] = json!("6");
+            answer["metadata"]["labels"]["ours"] = json!("1");
+            let written = json!({"metadata": {"labels": {"ours": "1"}}});
+            own.answered(&instance(), &answer, &written);
+        };
         let changed = |own: &mut OwnStates| {
             let mut answer = instance();
             answer["metadata"]["resourceVersion"] = json!("6");
@@ -277,11 +285,12 @@ mod tests {
             own.applied(ObjectState::new(Of::Child(Place::Cluster), &object));
         };
         // (what was done, how many states are no reason where nothing is left, and whether it is looked at again where it waits)
-        let cases: [(&str, Steps<'_>, Option<usize>, bool); 6] = [
+        let cases: [(&str, Steps<'_>, Option<usize>, bool); 7] = [
             ("nothing", &[], Some(0), false),
             ("a write that changes nothing", &[&nothing], Some(0), false),
             ("a child", &[&child], Some(1), false),
-            ("a status", &[&child, &status], Some(2), true),
+            ("a status", &[&child, &status], Some(2), false),
+            ("labels", &[&child, &labels], Some(2), true),
             (
                 "a status after another's change",
                 &[&child, &changed, &status],
