@@ -230,9 +230,18 @@ async fn accept(
         return write_status(engine, key, object, &set, Told::AsBefore).await;
     }
     let graph = &recorded(engine, subject, graph);
-    let number = record(engine, key, object, graph, subject.revisions).await?;
+    let (number, unverified) = record(engine, key, object, graph, subject.revisions).await?;
     set.mark(marks::revision_resolved(number));
-    serve(engine, subject, (graph, number), &standing, &mut set).await;
+    let verified = async {
+        match &unverified {
+            Some(revision) => revisions::tell_verified(engine, key, revision, graph).await,
+            None => Ok(()),
+        }
+    };
+    let serve = serve(engine, subject, (graph, number), &standing, &mut set);
+    // Neither needs the other.
+    let (verified, ()) = tokio::join!(verified, serve);
+    verified?;
     claims::release(engine, key, Some(&kind)).await?;
     write_status(engine, key, object, &set, Told::Graph(graph, number)).await?;
     let revisions = revisions::list(engine, key).await?;
@@ -322,33 +331,36 @@ fn recorded(
     compiled.map_or_else(|| Arc::clone(graph), |(graph, _)| graph)
 }
 
-/// Finds the revision that records a graph, or issues it.
+/// Finds the revision that records a graph, or issues it. Returns its number, and the revision where it is not told yet that its graph is
+/// verified.
 async fn record(
     engine: &Engine,
     key: &DefinitionKey,
     object: &Value,
     graph: &CompiledGraph,
     revisions: &[Revision],
-) -> Result<i64, client::Error> {
+) -> Result<(i64, Option<Value>), client::Error> {
     if let Some(latest) = revisions::latest(revisions)
         && latest
             .spec
             .as_ref()
             .is_some_and(|spec| graph::spec_hash(spec) == graph.spec_hash())
     {
-        if !latest.is_verified {
-            revisions::verify(engine, key, latest, graph).await?;
-        }
-        return Ok(latest.number);
+        let unverified = if latest.is_verified {
+            None
+        } else {
+            Some(revisions::read(engine, key, latest).await?)
+        };
+        return Ok((latest.number, unverified));
     }
     let issued = object["status"]["lastIssuedRevision"]
         .as_i64()
         .unwrap_or_default();
     let number = issued.max(revisions.last().map_or(0, |latest| latest.number)) + 1;
-    revisions::issue(engine, key, object, graph, number).await?;
+    let issued = revisions::issue(engine, key, object, graph, number).await?;
     engine.metrics.of(&key.cluster).revision_issued();
     info!(cluster = %key.cluster, name = key.name, revision = number, "created a revision of a definition");
-    Ok(number)
+    Ok((number, Some(issued)))
 }
 
 /// Words that another definition holds the kind, and what can be done.

@@ -53,14 +53,14 @@ pub(crate) fn latest(revisions: &[Revision]) -> Option<&Revision> {
     revisions.iter().rfind(|revision| !revision.terminating)
 }
 
-/// Records a new revision and its verified graph.
+/// Records a new revision and returns it. That its graph is verified is told afterwards.
 pub(crate) async fn issue(
     engine: &Engine,
     key: &DefinitionKey,
     definition: &Value,
     graph: &CompiledGraph,
     number: i64,
-) -> Result<(), client::Error> {
+) -> Result<Value, client::Error> {
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
     let name = graph::revision_name(&key.name, number);
     let mut annotations = json!({});
@@ -91,13 +91,11 @@ pub(crate) async fn issue(
             },
         },
     });
-    let created = match engine.hub.create(&endpoint, &revision).await {
-        Ok(created) => created,
+    match engine.hub.create(&endpoint, &revision).await {
         // A crash between this write and the definition's status: the same number, ours.
-        Err(error) if error.is_already_exists() => engine.hub.get(&endpoint, &name).await?,
-        Err(error) => return Err(error),
-    };
-    tell_verified(engine, key, &created, graph).await
+        Err(error) if error.is_already_exists() => engine.hub.get(&endpoint, &name).await,
+        answer => answer,
+    }
 }
 
 /// Makes a definition the owner of the revisions of its name that have none, or one that had its name before: they go with it
@@ -145,16 +143,14 @@ pub(crate) async fn adopt(
     Ok(())
 }
 
-/// Tells in the status of a revision that somebody else has recorded that its graph is verified.
-pub(crate) async fn verify(
+/// Reads a revision as a whole.
+pub(crate) async fn read(
     engine: &Engine,
     key: &DefinitionKey,
     revision: &Revision,
-    graph: &CompiledGraph,
-) -> Result<(), client::Error> {
+) -> Result<Value, client::Error> {
     let endpoint = Engine::hub_endpoint(&key.cluster, &resources::revisions(), "");
-    let recorded = engine.hub.get(&endpoint, &revision.name).await?;
-    tell_verified(engine, key, &recorded, graph).await
+    engine.hub.get(&endpoint, &revision.name).await
 }
 
 /// The reference to a definition that its revisions have.
@@ -168,7 +164,8 @@ fn owner(key: &DefinitionKey, definition: &Value) -> Value {
     })
 }
 
-async fn tell_verified(
+/// Tells in the status of a revision that its graph is verified.
+pub(crate) async fn tell_verified(
     engine: &Engine,
     key: &DefinitionKey,
     revision: &Value,

@@ -1,5 +1,7 @@
 //! What is changed behind the hub's back comes back, and what the user changes arrives.
 
+use serde_json::Value;
+
 use super::{
     kept, scaled,
     stage::{Stage, gone, instance, until},
@@ -94,7 +96,24 @@ async fn children_follow_the_instance_and_nothing_else() {
     let kept = path.json(&mirror).await.expect("the instance stays");
     assert!(kept["metadata"]["deletionTimestamp"].is_null(), "{kept}");
 
+    // Nor is its status, which is looked at again some seconds later.
+    let is_active = |mirror: &Value| mirror["status"]["state"] == "ACTIVE";
+    until(&direct, &mirror, "the mirror has a status", is_active).await;
+    let edit = r#"{"status":{"state":"TAMPERED"}}"#;
+    direct
+        .must(&[
+            "patch",
+            "webapp",
+            "shop",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            edit,
+        ])
+        .await;
+
     told::is_told(&stage).await;
     scaled::instances_are_scaled(&stage).await;
     kept::what_is_to_stay_stays(&stage).await;
+    until(&direct, &mirror, "the status is the hub's again", is_active).await;
 }
