@@ -46,7 +46,12 @@ where
     let cut = dice
         .chance(weather.cuts)
         .then(|| Instant::now() + dice.millis(30_000));
-    let delay = if dice.chance(weather.late_streams) {
+    let late = if origin.spoke.is_some() {
+        weather.late_streams
+    } else {
+        weather.late_hub
+    };
+    let delay = if dice.chance(late) {
         5_000
     } else {
         weather.delay

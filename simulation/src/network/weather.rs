@@ -27,6 +27,8 @@ pub struct Weather {
     pub cuts: u64,
     /// Watches whose events come up to some seconds late.
     pub late_streams: u64,
+    /// The same of the hub's own watches, by which its syncer learns what users want.
+    pub late_hub: u64,
     /// Writes before which somebody else acts on the same object.
     pub interloper: u64,
 }
@@ -80,6 +82,7 @@ impl Weather {
             expired: 30 * factor,
             cuts: 80 * factor,
             late_streams: 50 * factor,
+            late_hub: 150 * factor,
             interloper: 0,
         }
     }
