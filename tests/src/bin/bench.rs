@@ -6,6 +6,8 @@ mod api_bench;
 mod apply_bench;
 #[path = "bench/audit.rs"]
 mod audit_bench;
+#[path = "bench/build.rs"]
+mod build_bench;
 #[path = "bench/etcd.rs"]
 mod etcd;
 #[path = "bench/fleet.rs"]
@@ -36,6 +38,10 @@ mod world;
 use std::process::ExitCode;
 
 use report::Report;
+
+/// As the hub has it: definitions are compiled in this process too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What the command line asks for.
 #[derive(Debug, Default)]

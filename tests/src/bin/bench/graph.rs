@@ -1,7 +1,7 @@
 //! `hack/bench graph`: definitions and instances, ours beside kro.
 //!
-//! - B16: definitions of 2, 5 and 20 resources, from applied to accepted and to Ready; and the memory that 100 definitions of 50
-//!   resources take.
+//! - B16: definitions of 2, 5 and 20 resources, from applied to accepted and to Ready; what compiling them takes alone (see
+//!   [`build_bench`]); and the memory that 100 definitions of 50 resources take.
 //! - B17: instances of five children, made and deleted (see [`apply_bench`]).
 //! - B18: what 1,000 instances cost at rest, and how long a child that somebody has deleted or changed stays so.
 //!
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    Asked, apply_bench,
+    Asked, apply_bench, build_bench,
     load::Events,
     measure::{Cost, Series, percentile_ms, rss},
     report::{Better, Report, say},
@@ -67,9 +67,12 @@ async fn b16(asked: &Asked, report: &mut Report) {
     let count = asked.count.unwrap_or(DEFINITION_COUNT);
     let ours = compile_all(&World::spoke().await, count).await;
     let peer = if asked.alone {
+        build_bench::run(&built(), None, report);
         None
     } else {
-        Some(compile_all(&World::kro().await, count).await)
+        let world = World::kro().await;
+        build_bench::run(&built(), world.kubeconfig(), report);
+        Some(compile_all(&world, count).await)
     };
     for (place, size) in SIZES.into_iter().enumerate() {
         let of = |figure: &dyn Fn(&Compiled) -> f64| -> (Series, Series) {
@@ -174,6 +177,46 @@ fn holds(object: &Value, condition: &str) -> bool {
 
 fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The definitions that are built without being served.
+fn built() -> Vec<(String, Value)> {
+    let chains = SIZES.map(|size| (format!("{size} ConfigMaps"), definition(size, 0)));
+    let large = ("20 Deployments".to_owned(), deployments(20));
+    chains.into_iter().chain([large]).collect()
+}
+
+/// Deployments, of a kind with a large schema, and a status that reads the first of them.
+fn deployments(size: usize) -> Value {
+    let resources: Vec<Value> = (0..size)
+        .map(|place| {
+            let labels = json!({"app": "${schema.metadata.name}"});
+            json!({"id": format!("r{place}"), "template": {
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": format!("${{schema.metadata.name}}-{place}")},
+                "spec": {
+                    "replicas": "${schema.spec.replicas}",
+                    "selector": {"matchLabels": labels},
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {"containers": [{"name": "main", "image": "${schema.spec.image}"}]},
+                    },
+                },
+            }})
+        })
+        .collect();
+    json!({
+        "apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition",
+        "metadata": {"name": "deployments"},
+        "spec": {
+            "schema": {
+                "apiVersion": "v1alpha1", "kind": "Deployed",
+                "spec": {"replicas": "integer", "image": "string"},
+                "status": {"ready": "${r0.status.readyReplicas}"},
+            },
+            "resources": resources,
+        },
+    })
 }
 
 /// A chain of ConfigMaps, of a kind of its own.

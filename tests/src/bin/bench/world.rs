@@ -128,6 +128,11 @@ impl World {
         }
     }
 
+    /// Returns how its cluster is reached, if it is one beside the hub.
+    pub(crate) fn kubeconfig(&self) -> Option<&Path> {
+        self.cluster.as_ref().map(|it| it.kubeconfig().as_path())
+    }
+
     /// Applies a definition and waits until its instances can be made.
     pub(crate) async fn define(&self, definition: &str, name: &str) {
         self.root.apply(definition).await;
