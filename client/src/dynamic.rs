@@ -378,10 +378,9 @@ impl Dynamic {
                 object,
                 answer,
             } => {
-                let target = target
-                    .with("fieldManager", Some(manager))
-                    .with("force", (force == Force::Yes).then_some("true"))
-                    .with("dryRun", self.is_trial.then_some("All"));
+                let target = self
+                    .written(target.with("fieldManager", Some(manager)))
+                    .with("force", (force == Force::Yes).then_some("true"));
                 let accept = match answer {
                     Answer::Object => ACCEPT_JSON,
                     Answer::Metadata => ACCEPT_METADATA,
@@ -438,8 +437,14 @@ impl Dynamic {
     }
 
     fn managed(&self, target: Path) -> Path {
+        self.written(target.with("fieldManager", self.manager.as_deref()))
+    }
+
+    /// Adds what every write says. No warning of unknown fields or doubled keys is asked for: nobody would read it, and for it a
+    /// kube-apiserver parses each apply twice.
+    fn written(&self, target: Path) -> Path {
         target
-            .with("fieldManager", self.manager.as_deref())
+            .with("fieldValidation", Some("Ignore"))
             .with("dryRun", self.is_trial.then_some("All"))
     }
 

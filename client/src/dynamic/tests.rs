@@ -88,37 +88,41 @@ async fn calls_are_what_kubernetes_expects() {
     let want = [
         (format!("GET {COLLECTION}/a"), "", "", json_type),
         (
-            format!("POST {COLLECTION}?fieldManager=me"),
+            format!("POST {COLLECTION}?fieldManager=me&fieldValidation=Ignore"),
             json_type,
             r#"{"metadata":{"name":"a"}}"#,
             json_type,
         ),
         (
-            format!("PUT {COLLECTION}/a/status?fieldManager=me"),
+            format!("PUT {COLLECTION}/a/status?fieldManager=me&fieldValidation=Ignore"),
             json_type,
             r#"{"metadata":{"name":"a"}}"#,
             json_type,
         ),
         (
-            format!("PATCH {COLLECTION}/a?fieldManager=me"),
+            format!("PATCH {COLLECTION}/a?fieldManager=me&fieldValidation=Ignore"),
             "application/merge-patch+json",
             r#"{"metadata":{"name":"a"}}"#,
             json_type,
         ),
         (
-            format!("PATCH {COLLECTION}/a?fieldManager=me"),
+            format!("PATCH {COLLECTION}/a?fieldManager=me&fieldValidation=Ignore"),
             "application/json-patch+json",
             "[]",
             json_type,
         ),
         (
-            format!("PATCH {COLLECTION}/a?fieldManager=kro.run/applyset&force=true"),
+            format!(
+                "PATCH {COLLECTION}/a?fieldManager=kro.run/applyset&fieldValidation=Ignore&force=true"
+            ),
             "application/apply-patch+yaml",
             r#"{"metadata":{"name":"a"}}"#,
             ACCEPT_METADATA,
         ),
         (
-            format!("PATCH {COLLECTION}/a/status?fieldManager=kro.run/applyset"),
+            format!(
+                "PATCH {COLLECTION}/a/status?fieldManager=kro.run/applyset&fieldValidation=Ignore"
+            ),
             "application/apply-patch+yaml",
             r#"{"metadata":{"name":"a"}}"#,
             json_type,
