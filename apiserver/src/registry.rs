@@ -12,6 +12,7 @@
 //! - No cluster costs anything for a kind that it does not have of its own.
 
 pub(crate) mod builtin;
+mod changes;
 mod clusters;
 mod compile;
 mod follow;
@@ -36,6 +37,7 @@ pub use view::ClusterKind;
 use crate::request::RequestInfo;
 use crate::served::{ServedKind, ServedKinds};
 use crate::strategy::rules::AuthorStamp;
+use changes::Changes;
 use clusters::Clusters;
 use view::ClusterView;
 
@@ -50,12 +52,9 @@ pub struct Registry {
     seen: watch::Sender<Revision>,
     /// What the views are made of. Outermost lock: views are swapped, and the pool is locked, while it is held.
     known: Mutex<follow::Known>,
-    /// Notifies the controller of definitions what to look at; who lags looks at all of them.
-    changed: broadcast::Sender<DefinitionChanged>,
+    /// Tells the controller of definitions what to look at, and watches over all clusters.
+    changes: Changes,
 }
-
-/// How many changes of definitions may wait for the controller.
-const CHANGES_MAX: usize = 1024;
 
 /// Why a registry cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +75,7 @@ impl Registry {
             kinds: watch::Sender::new(Arc::default()),
             seen: watch::Sender::new(Revision::default()),
             known: Mutex::default(),
-            changed: broadcast::Sender::new(CHANGES_MAX),
+            changes: Changes::default(),
         };
         follow::load(&registry, store.as_ref())?;
         Ok(Arc::new(registry))
@@ -211,9 +210,34 @@ impl Registry {
             .unwrap_or_default()
     }
 
-    /// Follows which definitions change.
+    /// Finds where a resource of a cluster is stored, in the version that it is stored in or else any.
+    pub(crate) fn stored(
+        &self,
+        cluster: &LogicalCluster,
+        group: &str,
+        resource: &str,
+    ) -> Option<Arc<ResourceScope>> {
+        self.clusters.view(cluster)?.stored(group, resource)
+    }
+
+    /// Finds a kind of a cluster, in any version that is served and stored.
+    pub(crate) fn of_kind(
+        &self,
+        cluster: &LogicalCluster,
+        group: &str,
+        kind: &str,
+    ) -> Option<Arc<ResourceScope>> {
+        self.clusters.view(cluster)?.of_kind(group, kind)
+    }
+
+    /// Follows which definitions change; who lags looks at all of them.
     pub(crate) fn definitions(&self) -> broadcast::Receiver<DefinitionChanged> {
-        self.changed.subscribe()
+        self.changes.follow_all()
+    }
+
+    /// Follows in which clusters the definition of a name, `<plural>.<group>`, changes; who lags looks at all clusters.
+    pub(crate) fn definitions_named(&self, name: &str) -> broadcast::Receiver<LogicalCluster> {
+        self.changes.follow(name)
     }
 
     /// Waits until every change up to a revision is in the views.

@@ -250,10 +250,9 @@ impl Each {
         &self.registry
     }
 
-    /// Whether a definition of this name is one of the kind.
-    pub(crate) fn is_defined_by(&self, name: &str) -> bool {
-        name.split_once('.')
-            .is_some_and(|(plural, group)| plural == self.gvr.resource && group == self.gvr.group)
+    /// The name that each cluster's definition of the kind has.
+    pub(crate) fn definition_name(&self) -> String {
+        self.gvr.group_resource().to_string()
     }
 }
 

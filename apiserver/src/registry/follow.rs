@@ -412,11 +412,11 @@ impl Registry {
         {
             let mut known = self.known.lock();
             let accepted = match &source {
-                Source::Crd(definition) => {
+                Source::Crd(definition) => known.decided(id, definition).unwrap_or_else(|| {
                     let others = known.accepted_of_others(id, &definition.spec.group);
                     let before = known.definitions.get(id).map(|it| &it.accepted);
                     names::decide(definition, before, &others)
-                }
+                }),
                 Source::Served(served) => Accepted::all(&served.spec.crd),
             };
             known
@@ -501,7 +501,7 @@ impl Registry {
             return;
         }
         let before = view.installed(&resource);
-        match install(&self.pool, (&blueprint, &marks), before) {
+        match install(&self.pool, (&blueprint, &marks), before.map(Arc::as_ref)) {
             Ok(installed) => {
                 let replaced = before
                     .map(|before| before.life.end.clone())
@@ -567,14 +567,25 @@ impl Registry {
             cluster: id.cluster.clone(),
             name: id.name.clone(),
         };
-        // Nobody listens before the controller starts; it begins with all of them.
-        let _told = self.changed.send(changed);
+        self.changes.tell(changed);
     }
 }
 
 // === impl Known ===
 
 impl Known {
+    /// What was decided about the names of a definition, if it wants the same as then and got all of it: nobody can have taken
+    /// any of them since.
+    fn decided(
+        &self,
+        id: &DefinitionId,
+        definition: &CustomResourceDefinition,
+    ) -> Option<Accepted> {
+        let before = self.definitions.get(id)?;
+        let is_same = before.accepted.is_whole() && *before.source.spec() == definition.spec;
+        is_same.then(|| before.accepted.clone())
+    }
+
     /// The names that other definitions of a group have in the same cluster.
     fn accepted_of_others(&self, id: &DefinitionId, group: &str) -> Vec<crd::Names> {
         self.definitions

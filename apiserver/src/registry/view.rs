@@ -35,7 +35,8 @@ pub(super) struct Layer {
 pub(super) struct ClusterView {
     kind: ClusterKind,
     layer: Arc<Layer>,
-    installed: IndexMap<GroupResource, Installed>,
+    /// Shared by the views before and after, of which there is one for each change.
+    installed: IndexMap<Arc<GroupResource>, Arc<Installed>>,
     served: OnceLock<Arc<ServedKinds>>,
 }
 
@@ -64,8 +65,8 @@ impl Equivalent<GroupVersionResource> for ResourceName<'_> {
 
 // === impl AnyVersion ===
 
-impl Equivalent<GroupResource> for AnyVersion<'_> {
-    fn equivalent(&self, key: &GroupResource) -> bool {
+impl Equivalent<Arc<GroupResource>> for AnyVersion<'_> {
+    fn equivalent(&self, key: &Arc<GroupResource>) -> bool {
         (self.group, self.resource) == (&*key.group, &*key.resource)
     }
 }
@@ -142,7 +143,7 @@ impl ClusterView {
         self.layer.has_resource(resource)
     }
 
-    pub(super) fn installed(&self, resource: &GroupResource) -> Option<&Installed> {
+    pub(super) fn installed(&self, resource: &GroupResource) -> Option<&Arc<Installed>> {
         self.installed.get(resource)
     }
 
@@ -151,7 +152,7 @@ impl ClusterView {
         self.is_built_in(resource) || self.installed.contains_key(resource)
     }
 
-    pub(super) fn all_installed(&self) -> impl Iterator<Item = &Installed> {
+    pub(super) fn all_installed(&self) -> impl Iterator<Item = &Arc<Installed>> {
         self.installed.values()
     }
 
@@ -160,7 +161,10 @@ impl ClusterView {
         let mut view = self.clone();
         view.served = OnceLock::new();
         match installed {
-            Some(installed) => drop(view.installed.insert(resource.clone(), installed)),
+            Some(installed) => {
+                let (resource, installed) = (Arc::new(resource.clone()), Arc::new(installed));
+                drop(view.installed.insert(resource, installed));
+            }
             None => drop(view.installed.swap_remove(resource)),
         }
         view
@@ -193,6 +197,37 @@ impl ClusterView {
         found.into_values().collect()
     }
 
+    /// The one of [`ClusterView::resources`] that is stored under these names.
+    pub(super) fn stored(&self, group: &str, resource: &str) -> Option<Arc<ResourceScope>> {
+        let installed = self.installed.get(&AnyVersion { group, resource });
+        let of_definition = installed
+            .into_iter()
+            .flat_map(|installed| installed.versions.values());
+        let of_layer = self.layer.scopes.values();
+        let mut found: Option<&Arc<ResourceScope>> = None;
+        for scope in of_definition.chain(of_layer) {
+            let stored = &scope.rules.resource;
+            if (stored.group.as_str(), stored.resource.as_str()) != (group, resource) {
+                continue;
+            }
+            if scope.version.api_version == scope.rules.storage.api_version {
+                return Some(Arc::clone(scope));
+            }
+            found.get_or_insert(scope);
+        }
+        found.cloned()
+    }
+
+    /// A kind, in any version that is served.
+    pub(super) fn of_kind(&self, group: &str, kind: &str) -> Option<Arc<ResourceScope>> {
+        let installed = self.installed.values();
+        let installed = installed.flat_map(|installed| installed.versions.values());
+        let served = installed.filter(|scope| scope.is_served());
+        let mut all = self.layer.scopes.values().chain(served);
+        let found = all.find(|scope| scope.kind.gvk.group == group && scope.kind.gvk.kind == kind);
+        found.cloned()
+    }
+
     fn installed_scopes(&self) -> impl Iterator<Item = &Arc<ResourceScope>> {
         // In the order of names, so that equal views are seen as equal.
         let sorted: BTreeMap<_, _> = self.installed.iter().collect();
@@ -208,5 +243,39 @@ impl fmt::Debug for ClusterView {
             .field("kind", &self.kind)
             .field("installed", &self.installed.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::builtin;
+    use super::*;
+
+    #[test]
+    fn a_resource_is_found_as_the_list_of_all_has_it() {
+        for kind in [
+            ClusterKind::Root,
+            ClusterKind::Embedded,
+            ClusterKind::Composite,
+        ] {
+            let view = ClusterView::new(kind, builtin::layer(kind));
+            let all = view.resources();
+            assert!(!all.is_empty(), "{kind:?} has resources");
+            for scope in all {
+                let name = &scope.rules.resource;
+                let found = view.stored(&name.group, &name.resource);
+                let is_same = found.is_some_and(|found| Arc::ptr_eq(&found, &scope));
+                assert!(is_same, "{kind:?}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kind_is_found_by_its_name() {
+        let kind = ClusterKind::Embedded;
+        let view = ClusterView::new(kind, builtin::layer(kind));
+        let found = view.of_kind("apps", "Deployment").expect("it is built in");
+        assert_eq!(found.kind.gvr.resource, "deployments", "its resource");
+        assert!(view.of_kind("apps", "Widget").is_none(), "no such kind");
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use api::meta::{self, FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
 use api::query::{DeleteOptions, Preconditions, Propagation};
-use api::{ClusterScope, GroupVersion, LogicalCluster, OwnerReference};
+use api::{GroupVersion, LogicalCluster, OwnerReference};
 use serde_json::Value;
 use storage::{Event, EventKind, Key, KeyRange, RangeQuery, WatchEnd, WatchQuery};
 use tasks::Tasks;
@@ -249,11 +249,8 @@ impl Collector {
         let entry = self.shared.store.get(key).ok_or(Looked::Done)?;
         let parts = parse_key(key).ok_or(Looked::Done)?;
         let cluster: LogicalCluster = parts.cluster.parse().map_err(|_name| Looked::Done)?;
-        let of_cluster = self.shared.registry.resources(&cluster);
-        let scope = of_cluster.into_iter().find(|scope| {
-            scope.rules.resource.group == parts.group
-                && scope.rules.resource.resource == parts.resource
-        });
+        let registry = &self.shared.registry;
+        let scope = registry.stored(&cluster, parts.group, parts.resource);
         let scope = scope.ok_or(Looked::Unserved)?;
         let target = Target {
             cluster,
@@ -466,24 +463,12 @@ impl Collector {
 
     /// Looks an owner up where its reference says that it is.
     fn state_of(&self, dependent: &Target, owner: &OwnerReference) -> Owner {
-        let cluster = ClusterScope::One(dependent.cluster.clone());
         let Ok(version) = owner.api_version.parse::<GroupVersion>() else {
             return Owner::Solid;
         };
-        let Some(served) = self.shared.registry.served(&cluster) else {
-            return Owner::Solid;
-        };
-        let kinds = served.kinds();
         // Any version of the kind will do: the object is the same.
-        let kind = kinds
-            .iter()
-            .find(|kind| kind.gvk.group == version.group && kind.gvk.kind == owner.kind);
-        let Some(gvr) = kind.map(|kind| &kind.gvr) else {
-            return Owner::Solid;
-        };
         let registry = &self.shared.registry;
-        let scope = registry.lookup(&dependent.cluster, &gvr.group, &gvr.version, &gvr.resource);
-        let Some(scope) = scope else {
+        let Some(scope) = registry.of_kind(&dependent.cluster, &version.group, &owner.kind) else {
             return Owner::Solid;
         };
         let namespace = if scope.kind.namespaced {

@@ -21,7 +21,7 @@ use crate::authorize::REVIEW_LIFETIME;
 use crate::call::Each;
 use crate::objects::parse_key;
 use crate::refusal::Refusal;
-use crate::registry::{ClusterKind, DefinitionChanged, ResourceScope};
+use crate::registry::{ClusterKind, ResourceScope};
 use crate::watch::WatchEventType;
 
 type Clusters = Arc<std::collections::BTreeMap<LogicalCluster, ClusterKind>>;
@@ -31,7 +31,7 @@ pub(super) struct Everywhere {
     each: Each,
     /// The definitions by which objects were told, by cluster.
     told: HashMap<LogicalCluster, Arc<ResourceScope>>,
-    definitions: broadcast::Receiver<DefinitionChanged>,
+    definitions: broadcast::Receiver<LogicalCluster>,
     clusters: watch::Receiver<Clusters>,
     look_again: Instant,
 }
@@ -72,7 +72,7 @@ fn read_alike(before: &ResourceScope, now: &ResourceScope) -> bool {
 impl Everywhere {
     pub(super) fn new(each: Each) -> Self {
         // Subscribed before the definitions are read: no change falls in between.
-        let definitions = each.registry().definitions();
+        let definitions = each.registry().definitions_named(&each.definition_name());
         let mut clusters = each.registry().clusters();
         clusters.mark_unchanged();
         let told = each.serving().into_iter().collect();
@@ -110,10 +110,7 @@ impl Everywhere {
             tokio::select! {
                 biased;
                 changed = self.definitions.recv() => match changed {
-                    Ok(changed) if self.each.is_defined_by(&changed.name) => {
-                        return Woke::One(changed.cluster);
-                    }
-                    Ok(_) => {}
+                    Ok(cluster) => return Woke::One(cluster),
                     Err(broadcast::error::RecvError::Lagged(_)) => return Woke::All,
                     // The registry is gone, and the watch ends with the server.
                     Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
