@@ -152,10 +152,12 @@ pub fn compile_with(
     let definition = CustomResourceDefinition::from_value(&definition)
         .map_err(|status| CompileError::from(status.message))?;
     api::reserved::claim(&definition.spec).map_err(refuse)?;
+    let gvk = GroupVersionKind::new(names.group, names.version, names.kind);
     Ok(Arc::new(CompiledGraph {
         name: name.to_owned(),
         spec_hash: hash_of(spec),
-        gvk: GroupVersionKind::new(names.group, names.version, names.kind),
+        group_kind: gvk.group_kind(),
+        gvk,
         gvr: GroupVersionResource::new(names.group, names.version, names.plural()),
         namespaced: !names.cluster_scoped,
         definition,

@@ -18,6 +18,7 @@ pub struct CompiledGraph {
     pub(crate) name: String,
     pub(crate) spec_hash: String,
     pub(crate) gvk: GroupVersionKind,
+    pub(crate) group_kind: GroupKind,
     pub(crate) gvr: GroupVersionResource,
     pub(crate) namespaced: bool,
     pub(crate) definition: CustomResourceDefinition,
@@ -155,8 +156,8 @@ impl CompiledGraph {
     }
 
     /// The group and kind of instances.
-    pub fn group_kind(&self) -> GroupKind {
-        self.gvk.group_kind()
+    pub fn group_kind(&self) -> &GroupKind {
+        &self.group_kind
     }
 
     /// The endpoint of instances.

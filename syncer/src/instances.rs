@@ -218,7 +218,7 @@ fn uid_of(engine: &Engine, cluster: &LogicalCluster, key: &InstanceKey) -> Strin
 
 /// Starts the watch of a kind's mirrors in a spoke, unless it runs.
 pub(crate) fn watch_mirrors(engine: &Arc<Engine>, target: &Arc<Target>, served: &Served) {
-    let group_kind = served.graph.group_kind();
+    let group_kind = served.graph.group_kind().clone();
     let Some(end) = target.mirrors.register(&group_kind, &target.token) else {
         return;
     };

@@ -115,12 +115,7 @@ pub(crate) async fn spread(engine: &Arc<Engine>, served: &Arc<Served>) -> Spread
 }
 
 async fn standing(engine: &Arc<Engine>, target: &Arc<Target>, served: &Arc<Served>) -> Standing {
-    let is_for = engine
-        .definitions
-        .served_in(target)
-        .iter()
-        .any(|one| one.key == served.key);
-    if !is_for {
+    if !engine.definitions.is_served_in(target, &served.key) {
         return Standing::Settled;
     }
     let (known, reach) = (target.kinds.of(served), target.reach());
@@ -254,6 +249,9 @@ async fn look_after(engine: &Arc<Engine>, cluster: &LogicalCluster) {
 
 /// Returns which definitions of root wait at a target, and for whom.
 fn kept_out(engine: &Engine, target: &Target) -> BTreeMap<GroupKind, String> {
+    if !engine.definitions.claims.has_holders(&target.cluster) {
+        return BTreeMap::new();
+    }
     let meant = engine.definitions.meant_for(target).into_iter();
     meant
         .filter_map(|served| {
@@ -262,7 +260,7 @@ fn kept_out(engine: &Engine, target: &Target) -> BTreeMap<GroupKind, String> {
                 "ResourceGraphDefinition {:?} of root waits: {:?} of this cluster held the kind first",
                 served.key.name, holder.name
             );
-            Some((served.graph.group_kind(), reason))
+            Some((served.graph.group_kind().clone(), reason))
         })
         .collect()
 }
@@ -398,7 +396,7 @@ async fn serve_mirrored(
         return Ok(Progress::Served);
     }
     let kind = served.graph.group_kind();
-    if !target.mirrors.is_synced(&kind) || !engine.instances.knows(served.graph.gvr()) {
+    if !target.mirrors.is_synced(kind) || !engine.instances.knows(served.graph.gvr()) {
         let what = "waiting to know what is in the spoke".to_owned();
         return Ok(Progress::Importing(what));
     }

@@ -244,6 +244,10 @@ async fn accept(
     verified?;
     claims::release(engine, key, Some(&kind)).await?;
     write_status(engine, key, object, &set, Told::Graph(graph, number)).await?;
+    // With what was recorded just now.
+    if !revisions::may_exceed(engine, key, subject.revisions.len() + 1) {
+        return Ok(());
+    }
     let revisions = revisions::list(engine, key).await?;
     revisions::collect(engine, key, &revisions, Keep::Newest).await
 }
@@ -490,7 +494,7 @@ fn publish(
         for target in engine.fleet.all() {
             engine.distribution_queue.add(target.cluster.clone());
         }
-        for (cluster, instance) in engine.instances.of_kind(&graph.group_kind()) {
+        for (cluster, instance) in engine.instances.of_kind(graph.group_kind()) {
             if let Some(target) = engine.fleet.get(&cluster) {
                 target.queue.add(instance);
             }

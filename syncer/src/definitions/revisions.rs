@@ -212,6 +212,12 @@ pub(crate) fn forget_graph(status: &mut Value) {
     }
 }
 
+/// Returns whether so many revisions of a definition are more than are kept.
+pub(crate) fn may_exceed(engine: &Engine, key: &DefinitionKey, count: usize) -> bool {
+    let kept = engine.switches.of(&key.cluster).revision_count_max;
+    kept.is_some_and(|kept| count > kept)
+}
+
 /// Deletes revisions beyond those that are kept, or all of them.
 pub(crate) async fn collect(
     engine: &Engine,

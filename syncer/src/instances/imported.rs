@@ -46,7 +46,7 @@ pub(crate) fn left(engine: &Engine, target: &Target, served: &Served) -> Vec<Ins
     let kind = served.graph.group_kind();
     let objects = target.mirrors.all().into_iter();
     let left = objects.filter(|(key, object)| {
-        key.group_kind == kind
+        key.group_kind == *kind
             && object.deletion_timestamp.is_none()
             && mirrors::maker(object, &engine.hub_id) == Maker::Spoke
             && engine.instances.get(&target.cluster, key).is_none()

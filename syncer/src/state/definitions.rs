@@ -1,7 +1,7 @@
 //! All definitions of the hub: as the watch delivered them, and what is served of them.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct Definitions {
 #[derive(Debug, Default)]
 struct State {
     known: HashMap<DefinitionKey, Arc<RawObject>>,
-    served: BTreeMap<DefinitionKey, Arc<Served>>,
+    served: ServedDefinitions,
     /// Endpoints of kinds that were served since the start, by the cluster of their definition.
     endpoints: HashMap<(LogicalCluster, GroupKind), GroupVersionResource>,
     /// With which clusters' schemas each definition compiled last.
@@ -44,6 +44,16 @@ struct State {
     spoke_labels: HashMap<LogicalCluster, BTreeMap<String, String>>,
 }
 
+/// What is served of definitions, and what is found by: nothing is looked for among all of them.
+#[derive(Debug, Default)]
+struct ServedDefinitions {
+    by_key: BTreeMap<DefinitionKey, Arc<Served>>,
+    /// Those that serve a kind, each in clusters of its own.
+    by_kind: BTreeMap<GroupKind, BTreeSet<DefinitionKey>>,
+    /// How many serve at an endpoint.
+    endpoints: HashMap<GroupVersionResource, usize>,
+}
+
 /// What a definition compiled to.
 #[derive(Debug)]
 struct Compiled {
@@ -54,6 +64,58 @@ struct Compiled {
 /// Identifies all that a definition is compiled from: its text, its name, the switches and the schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CompiledFrom(pub(crate) [u8; 32]);
+
+// === impl ServedDefinitions ===
+
+impl ServedDefinitions {
+    fn get(&self, key: &DefinitionKey) -> Option<&Arc<Served>> {
+        self.by_key.get(key)
+    }
+
+    /// Returns what is served, by the definitions' keys.
+    fn all(&self) -> impl Iterator<Item = &Arc<Served>> {
+        self.by_key.values()
+    }
+
+    /// Returns what serves a kind, by the definitions' keys.
+    fn of_kind(&self, kind: &GroupKind) -> impl Iterator<Item = &Arc<Served>> + Clone {
+        let keys = self.by_kind.get(kind).into_iter().flatten();
+        keys.filter_map(|key| self.by_key.get(key))
+    }
+
+    fn has_endpoint(&self, gvr: &GroupVersionResource) -> bool {
+        self.endpoints.contains_key(gvr)
+    }
+
+    /// Puts what is served of a definition in the place of what was.
+    fn insert(&mut self, served: Arc<Served>) -> Option<Arc<Served>> {
+        let before = self.remove(&served.key);
+        let (key, graph) = (served.key.clone(), &served.graph);
+        let of_kind = self.by_kind.entry(graph.group_kind().clone()).or_default();
+        of_kind.insert(key.clone());
+        *self.endpoints.entry(graph.gvr().clone()).or_default() += 1;
+        self.by_key.insert(key, served);
+        before
+    }
+
+    fn remove(&mut self, key: &DefinitionKey) -> Option<Arc<Served>> {
+        let removed = self.by_key.remove(key)?;
+        let (kind, gvr) = (removed.graph.group_kind(), removed.graph.gvr());
+        if let Some(of_kind) = self.by_kind.get_mut(kind) {
+            of_kind.remove(key);
+            if of_kind.is_empty() {
+                self.by_kind.remove(kind);
+            }
+        }
+        if let Some(count) = self.endpoints.get_mut(gvr) {
+            *count -= 1;
+            if *count == 0 {
+                self.endpoints.remove(gvr);
+            }
+        }
+        Some(removed)
+    }
+}
 
 // === impl Definitions ===
 
@@ -132,16 +194,37 @@ impl Definitions {
     /// Returns all that is served in a target.
     pub(crate) fn served_in(&self, target: &Target) -> Vec<Arc<Served>> {
         let mut served = self.meant_for(target);
-        served.retain(|served| self.kept_out(target, served).is_none());
+        if self.claims.has_holders(&target.cluster) {
+            served.retain(|served| self.kept_out(target, served).is_none());
+        }
         served
+    }
+
+    /// Returns whether a definition is among what is served in a target.
+    pub(crate) fn is_served_in(&self, target: &Target, key: &DefinitionKey) -> bool {
+        let served = self.state.read().served.get(key).cloned();
+        served.is_some_and(|served| {
+            self.is_meant_for(target, &served) && self.kept_out(target, &served).is_none()
+        })
     }
 
     /// Returns the definition that serves a kind in a target, or is about to.
     pub(crate) fn serving(&self, target: &Target, group_kind: &GroupKind) -> Option<Arc<Served>> {
-        let mut same = self.meant_for(target).into_iter();
-        same.find(|served| {
-            served.graph.group_kind() == *group_kind && self.kept_out(target, served).is_none()
+        let of_kind: Vec<_> = {
+            let state = self.state.read();
+            state.served.of_kind(group_kind).cloned().collect()
+        };
+        let mut of_kind = of_kind.into_iter();
+        of_kind.find(|served| {
+            self.is_meant_for(target, served) && self.kept_out(target, served).is_none()
         })
+    }
+
+    fn is_meant_for(&self, target: &Target, served: &Served) -> bool {
+        let state = self.state.read();
+        let none = BTreeMap::new();
+        let labels = state.spoke_labels.get(&target.cluster).unwrap_or(&none);
+        served.is_for(&target.cluster, labels)
     }
 
     /// Returns all that is for a target, also where another definition holds the kind there.
@@ -151,7 +234,7 @@ impl Definitions {
         let labels = state.spoke_labels.get(&target.cluster).unwrap_or(&none);
         state
             .served
-            .values()
+            .all()
             .filter(|served| served.is_for(&target.cluster, labels))
             .cloned()
             .collect()
@@ -172,10 +255,7 @@ impl Definitions {
         group_kind: &GroupKind,
     ) -> Option<Arc<Served>> {
         let state = self.state.read();
-        let mut same = state
-            .served
-            .values()
-            .filter(|served| served.graph.group_kind() == *group_kind);
+        let mut same = state.served.of_kind(group_kind);
         let own = same.clone().find(|served| served.key.cluster == *cluster);
         if own.is_some() {
             return own.cloned();
@@ -206,25 +286,21 @@ impl Definitions {
 
     /// Returns whether a definition serves its kind at an endpoint.
     pub(crate) fn has_endpoint(&self, gvr: &GroupVersionResource) -> bool {
-        let state = self.state.read();
-        state
-            .served
-            .values()
-            .any(|served| served.graph.gvr() == gvr)
+        self.state.read().served.has_endpoint(gvr)
     }
 
     /// Serves a definition from now on. Returns whether that is new or another revision than before.
     pub(crate) fn publish(&self, served: Arc<Served>) -> bool {
         let mut state = self.state.write();
         let gvr = served.graph.gvr().clone();
-        let key = served.key.clone();
-        let kind = (key.cluster.clone(), served.graph.group_kind());
+        let kind = served.graph.group_kind().clone();
+        let kind = (served.key.cluster.clone(), kind);
         state.endpoints.insert(kind, gvr);
         let hash = served.graph.spec_hash().to_owned();
         let revision = served.revision;
         let reaching = format!("{:?}", served.reaching);
         let grant = served.grant.clone();
-        let before = state.served.insert(key, served);
+        let before = state.served.insert(served);
         before.is_none_or(|before| {
             before.graph.spec_hash() != hash
                 || before.revision != revision
@@ -310,5 +386,62 @@ impl Definitions {
             .spoke_labels
             .insert(cluster.clone(), labels.clone());
         before.as_ref() != Some(labels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::served;
+
+    fn kind(name: &str) -> GroupKind {
+        GroupKind::new("kro.run", name)
+    }
+
+    /// What a definition of this name and cluster serves.
+    fn of(name: &str, cluster: &LogicalCluster, kind: &str) -> Arc<Served> {
+        let mut served = served(kind);
+        served.key = DefinitionKey {
+            cluster: cluster.clone(),
+            name: name.to_owned(),
+        };
+        Arc::new(served)
+    }
+
+    #[test]
+    fn a_definition_is_found_by_the_kind_that_it_serves_now() {
+        let (definitions, root) = (Definitions::default(), LogicalCluster::root());
+        definitions.publish(of("one", &root, "Widget"));
+        definitions.publish(of("one", &root, "Gadget"));
+        let found = |name: &str| definitions.lookup(&root, &kind(name)).is_some();
+        assert!(found("Gadget"), "it serves that now");
+        assert!(!found("Widget"), "it does not serve that any more");
+        let widgets = served("Widget").graph.gvr().clone();
+        assert!(!definitions.has_endpoint(&widgets), "nor its endpoint");
+    }
+
+    #[test]
+    fn a_clusters_own_definition_is_found_before_that_of_root() {
+        let definitions = Definitions::default();
+        let (root, east): (_, LogicalCluster) = (LogicalCluster::root(), "east".parse().unwrap());
+        definitions.publish(of("of-root", &root, "Widget"));
+        definitions.publish(of("of-east", &east, "Widget"));
+        let name = |cluster: &LogicalCluster| {
+            let found = definitions.lookup(cluster, &kind("Widget"));
+            found.map(|served| served.key.name.clone())
+        };
+        assert_eq!(name(&east).as_deref(), Some("of-east"), "its own");
+        assert_eq!(name(&root).as_deref(), Some("of-root"), "root's in root");
+        let gvr = served("Widget").graph.gvr().clone();
+        for (withdrawn, is_left) in [("of-east", true), ("of-root", false)] {
+            let cluster = if withdrawn == "of-east" { &east } else { &root };
+            definitions.withdraw(&of(withdrawn, cluster, "Widget").key);
+            assert_eq!(
+                definitions.has_endpoint(&gvr),
+                is_left,
+                "{withdrawn} is withdrawn"
+            );
+        }
+        assert_eq!(name(&east), None, "none is left");
     }
 }

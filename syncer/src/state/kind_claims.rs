@@ -60,6 +60,14 @@ impl KindClaims {
         })
     }
 
+    /// Returns whether a definition of a cluster holds any kind there.
+    pub(crate) fn has_holders(&self, cluster: &LogicalCluster) -> bool {
+        let state = self.state.read();
+        let first = (cluster.clone(), GroupResource::new("", ""));
+        let mut from = state.holders.range(first..);
+        from.next().is_some_and(|((of, _), _)| of == cluster)
+    }
+
     /// Returns whether a definition holds a kind.
     pub(crate) fn holds(&self, key: &DefinitionKey, kind: &GroupResource) -> bool {
         self.holder(&key.cluster, kind).as_ref() == Some(key)

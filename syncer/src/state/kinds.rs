@@ -125,7 +125,7 @@ impl Kinds {
     /// Returns how far a definition's graph is here; nothing, if another one was here last.
     pub(crate) fn of(&self, served: &Served) -> Option<Progress> {
         let state = self.state.lock();
-        let known = state.kinds.get(&served.graph.group_kind())?;
+        let known = state.kinds.get(served.graph.group_kind())?;
         let is_of = known.spec_hash == served.graph.spec_hash() && known.key == served.key;
         is_of.then(|| known.progress.clone())
     }
@@ -133,7 +133,7 @@ impl Kinds {
     /// Whether a definition's graph is served here, and nothing has changed since.
     pub(crate) fn is_current(&self, served: &Served) -> bool {
         let state = self.state.lock();
-        let known = state.kinds.get(&served.graph.group_kind());
+        let known = state.kinds.get(served.graph.group_kind());
         known.is_some_and(|known| {
             known.spec_hash == served.graph.spec_hash()
                 && known.key == served.key
@@ -171,21 +171,21 @@ impl Kinds {
     /// defined there under the same name.
     pub(crate) fn are_ours(&self, served: &Served) -> bool {
         let state = self.state.lock();
-        let known = state.kinds.get(&served.graph.group_kind());
+        let known = state.kinds.get(served.graph.group_kind());
         known.is_some_and(|known| known.ours && known.key == served.key)
     }
 
     /// Notes why something of a kind cannot be taken up. Returns whether that is new.
     pub(crate) fn note_import_trouble(&self, served: &Served, reason: String) -> bool {
         let mut troubles = self.import_troubles.lock();
-        let kind = served.graph.group_kind();
+        let kind = served.graph.group_kind().clone();
         troubles.insert(kind, reason.clone()) != Some(reason)
     }
 
     /// Returns why something of a kind could not be taken up.
     pub(crate) fn import_trouble(&self, served: &Served) -> Option<String> {
         let troubles = self.import_troubles.lock();
-        troubles.get(&served.graph.group_kind()).cloned()
+        troubles.get(served.graph.group_kind()).cloned()
     }
 
     /// Notes which kinds of root are kept out. Returns whether that is new.
@@ -260,7 +260,7 @@ impl Kinds {
         let (hash, kind) = (served.graph.spec_hash(), served.graph.group_kind());
         let since = patience
             .since
-            .entry(kind)
+            .entry(kind.clone())
             .or_insert_with(|| (hash.to_owned(), now));
         if since.0 != hash {
             *since = (hash.to_owned(), now);
@@ -284,13 +284,13 @@ impl Kinds {
         if *progress == Progress::Served {
             self.import_troubles
                 .lock()
-                .remove(&served.graph.group_kind());
+                .remove(served.graph.group_kind());
             let mut patience = self.patience.lock();
             patience.late = false;
-            patience.since.remove(&served.graph.group_kind());
+            patience.since.remove(served.graph.group_kind());
         }
         let spec_hash = served.graph.spec_hash().to_owned();
-        let kind = served.graph.group_kind();
+        let kind = served.graph.group_kind().clone();
         let crd = served.graph.gvr().group_resource().to_string();
         let mut state = self.state.lock();
         let before = state.kinds.get(&kind);
