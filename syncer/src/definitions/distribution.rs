@@ -593,9 +593,9 @@ async fn retire(engine: &Engine, target: &Target) -> Result<(), client::Error> {
         records: served.iter().map(name_of).collect(),
         definitions: defined.into_iter().map(|key| key.name).collect(),
     };
-    if !target.kinds.may_retire(&wanted) {
+    let Some(wanted) = target.kinds.may_retire(wanted) else {
         return Ok(());
-    }
+    };
     target.kinds.note_retired(None);
     let mut are_settled = true;
     let endpoint = Engine::hub_endpoint(&target.cluster, &resources::served_resources(), "");

@@ -6,6 +6,7 @@ use std::{
 };
 
 use api::GroupKind;
+use indexmap::IndexMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -60,7 +61,7 @@ pub(crate) struct Wanted {
 /// What is known of the kinds of one target.
 #[derive(Debug, Default)]
 struct States {
-    kinds: BTreeMap<GroupKind, KindState>,
+    kinds: IndexMap<GroupKind, KindState>,
     changes: Changes,
 }
 
@@ -225,18 +226,19 @@ impl Kinds {
         (served, others)
     }
 
-    /// Returns whether the hub may have records of kinds that nobody wants any more. It has none as long as all is there that was
-    /// when none was left: to read the records for each new definition would cost as much as there are.
-    pub(crate) fn may_retire(&self, wanted: &Wanted) -> bool {
+    /// Returns what is wanted where the hub may have records of kinds that nobody wants any more. It has none as long as all is there
+    /// that was when none was left: to read the records for each new definition would cost as much as there are.
+    pub(crate) fn may_retire(&self, wanted: Wanted) -> Option<Wanted> {
         let mut retired = self.retired.lock();
         let is_covered = retired.as_ref().is_some_and(|before| {
             before.records.is_subset(&wanted.records)
                 && before.definitions.is_subset(&wanted.definitions)
         });
         if is_covered {
-            *retired = Some(wanted.clone());
+            *retired = Some(wanted);
+            return None;
         }
-        !is_covered
+        Some(wanted)
     }
 
     /// Notes that no record is there that is not wanted, or that there is one which waits for its last instance.
