@@ -17,6 +17,7 @@ pub(crate) mod endpoint;
 pub(crate) mod fields;
 pub(crate) mod paths;
 pub(crate) mod rules;
+pub(crate) mod status;
 pub(crate) mod typing;
 pub(crate) mod version;
 
@@ -60,6 +61,7 @@ use rules::{
     AfterCommit, AuthorStamp, DeletedAnswer, Generation, Grants, Judged, Propagation, PutOfAbsent,
     PutWithoutVersion,
 };
+use status::StatusMetadata;
 use typing::Typing;
 use version::VersionRules;
 
@@ -76,6 +78,8 @@ pub(crate) struct Strategy {
     pub(crate) author: AuthorStamp,
     /// Whether objects give rights, which their writer has to have.
     pub(crate) grants: Grants,
+    /// Which metadata is written with the status.
+    pub(crate) status_metadata: StatusMetadata,
 
     /// Field selectors beside those of metadata: what they are called, and the path to the field. Those of a custom
     /// resource are in its definition.

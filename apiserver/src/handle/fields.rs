@@ -146,7 +146,7 @@ fn versions(scope: &ResourceScope) -> SameObject<'_> {
 
 fn reset_fields(scope: &ResourceScope, endpoint: Endpoint) -> &'static FieldSet {
     match (scope.version.status, endpoint) {
-        (StatusMode::Subresource, Endpoint::Status) => scope.typing().reset_by_status(),
+        (StatusMode::Subresource, Endpoint::Status) => scope.strategy().status_metadata.reset(),
         (StatusMode::Subresource, Endpoint::Main | Endpoint::PodPart | Endpoint::Finalize) => {
             &STATUS
         }

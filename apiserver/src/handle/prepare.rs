@@ -34,7 +34,7 @@ pub(super) fn prepare_create(call: &Call<'_>, object: &mut Value) -> Result<(), 
 pub(super) fn prepare_update(call: &Call<'_>, object: &mut Value, live: &Value) {
     let scope = call.scope;
     match call.endpoint {
-        Endpoint::Status => scope.typing().prepare_status_update(object, live),
+        Endpoint::Status => scope.strategy().status_metadata.prepare(object, live),
         Endpoint::Main | Endpoint::Scale | Endpoint::PodPart | Endpoint::Binding
             if scope.version.status == StatusMode::Subresource =>
         {

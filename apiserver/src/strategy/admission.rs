@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::Strategy;
 use super::built_in::BUILT_IN;
 use super::rules::{Generation, Grants, PutWithoutVersion};
+use super::status::StatusMetadata;
 
 const OF_GROUP: Strategy = Strategy {
     generation: Generation::Counted,
@@ -26,6 +27,7 @@ const OF_GROUP: Strategy = Strategy {
 };
 
 const VALIDATING_POLICIES: Strategy = Strategy {
+    status_metadata: StatusMetadata::Kept,
     grants: Grants::ParamKind,
     validate: |object, live| expressions::validate_policy(object, live),
     ..OF_GROUP

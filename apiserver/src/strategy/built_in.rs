@@ -3,22 +3,20 @@
 //! Their defaults and first states are those of [`schema::builtin`], which knows them by kind.
 //! Source: apiserver/pkg/registry/generic/registry/store.go, apimachinery/pkg/runtime/serializer.
 
-use std::sync::LazyLock;
-
 use api::growth::TooLarge;
 use api::validation::NameRule;
 use api::{FieldError, FieldPath, GroupKind};
 use schema::Schema;
-use schema::fieldmanager::{FieldSet, Model};
+use schema::fieldmanager::Model;
 use schema::validate::Findings;
 use serde_json::Value;
 
 use super::endpoint::Endpoint;
-use super::fields::{copy_metadata, put};
 use super::go_types::{go_type_error, is_empty_bytes};
 use super::rules::{
     AfterCommit, AuthorStamp, Generation, Grants, Judged, PutOfAbsent, PutWithoutVersion, TypeCheck,
 };
+use super::status::StatusMetadata;
 use super::typing::{ListForm, Typing};
 use super::version::VersionRules;
 use super::{Deletion, Strategy};
@@ -36,6 +34,7 @@ pub(super) const BUILT_IN: Strategy = Strategy {
     stored_as: None,
     author: AuthorStamp::Absent,
     grants: Grants::Nothing,
+    status_metadata: StatusMetadata::Written,
     selectable: &[],
     endpoints: &[],
     scale_selector: None,
@@ -124,12 +123,6 @@ impl Typing for GoTypes {
         Model::Native
     }
 
-    fn reset_by_status(&self) -> &'static FieldSet {
-        static SPEC: LazyLock<FieldSet> =
-            LazyLock::new(|| FieldSet::from_field_names(&[&["spec"]]));
-        &SPEC
-    }
-
     fn unknown_fields(&self, version: &VersionRules, object: &Value) -> Vec<String> {
         let mut unknown = schema::structural::unknown_fields(object, &version.schema);
         let in_schemas =
@@ -170,17 +163,6 @@ impl Typing for GoTypes {
     fn coerce(&self, _schema: &Schema, _object: &mut Value) {}
 
     fn upgrade_stored(&self, _version: &VersionRules, _object: &mut Value) {}
-
-    /// Metadata may change with the status, except for owners and finalizers.
-    fn prepare_status_update(&self, object: &mut Value, live: &Value) {
-        let sent = std::mem::replace(object, live.clone());
-        if let Some(metadata) = sent.get("metadata") {
-            put(object, "metadata", Some(metadata.clone()));
-        }
-        copy_metadata(object, live, "ownerReferences");
-        copy_metadata(object, live, "finalizers");
-        put(object, "status", sent.get("status").cloned());
-    }
 
     fn validate_type(&self, _version: &VersionRules, _object: &Value) -> Vec<FieldError> {
         Vec::new()

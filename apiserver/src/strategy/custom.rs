@@ -3,13 +3,11 @@
 //!
 //! Source: apiextensions-apiserver/pkg/registry/customresource/{strategy,validator}.go.
 
-use std::sync::LazyLock;
-
 use api::growth::TooLarge;
 use api::validation::NameRule;
 use api::{FieldError, FieldPath, GroupKind, meta};
 use schema::Schema;
-use schema::fieldmanager::{FieldSet, Model};
+use schema::fieldmanager::Model;
 use schema::structural::{self, MalformedFields};
 use schema::validate::{Findings, Part, inspect};
 use serde_json::Value;
@@ -20,6 +18,7 @@ use super::paths::segments;
 use super::rules::{
     AfterCommit, AuthorStamp, Generation, Grants, Judged, PutOfAbsent, PutWithoutVersion, TypeCheck,
 };
+use super::status::StatusMetadata;
 use super::typing::{ListForm, Typing};
 use super::version::{StatusMode, VersionRules};
 use super::{Deletion, Strategy};
@@ -36,6 +35,7 @@ pub(super) const CUSTOM: Strategy = Strategy {
     stored_as: None,
     author: AuthorStamp::Absent,
     grants: Grants::Nothing,
+    status_metadata: StatusMetadata::Kept,
     selectable: &[],
     endpoints: &[],
     scale_selector: None,
@@ -169,12 +169,6 @@ impl Typing for Unstructured {
         Model::Dynamic
     }
 
-    fn reset_by_status(&self) -> &'static FieldSet {
-        static ALL_BUT_STATUS: LazyLock<FieldSet> =
-            LazyLock::new(|| FieldSet::from_field_names(&[&["metadata"], &["spec"]]));
-        &ALL_BUT_STATUS
-    }
-
     fn undeclared(&self, _version: &VersionRules, _config: &Value) -> Option<String> {
         None
     }
@@ -198,18 +192,6 @@ impl Typing for Unstructured {
             meta::set_generation(object, 1);
         }
         structural::drop_nulls(object, &version.schema);
-    }
-
-    /// Of metadata, only the owners of fields move with the status.
-    fn prepare_status_update(&self, object: &mut Value, live: &Value) {
-        let sent = std::mem::replace(object, live.clone());
-        let owners = meta::metadata(&sent).and_then(|it| it.get("managedFields"));
-        let metadata = meta::metadata_mut(object);
-        match owners {
-            Some(owners) => drop(metadata.insert("managedFields".into(), owners.clone())),
-            None => drop(metadata.remove("managedFields")),
-        }
-        put(object, "status", sent.get("status").cloned());
     }
 
     /// A custom resource says its type, and it must be the endpoint's.

@@ -11,6 +11,7 @@ use super::built_in::{BUILT_IN, validate_fixed};
 use super::checks::{Findings, Place, Rules, dns_label, judge, labels, one_of, required};
 use super::pods::{containers, scheduling};
 use super::rules::{Generation, Judged, PutOfAbsent, PutWithoutVersion};
+use super::status::StatusMetadata;
 use super::{networking, scaling, services};
 
 pub(super) const PRIORITY_CLASSES: Strategy = Strategy {
@@ -24,6 +25,17 @@ pub(super) const PRIORITY_CLASSES: Strategy = Strategy {
 const COUNTED: Strategy = Strategy {
     generation: Generation::Counted,
     ..BUILT_IN
+};
+
+/// Kinds whose metadata is not written with the status.
+const WITH_STATUS: Strategy = Strategy {
+    status_metadata: StatusMetadata::Kept,
+    ..BUILT_IN
+};
+
+const COUNTED_WITH_STATUS: Strategy = Strategy {
+    status_metadata: StatusMetadata::Kept,
+    ..COUNTED
 };
 
 /// Kinds whose updates name the version that they change.
@@ -82,8 +94,16 @@ pub(super) fn of(group: &str, resource: &str) -> &'static Strategy {
         ("apiregistration.k8s.io", _) => &VERSIONED,
         ("coordination.k8s.io", "leases") => &LEASES,
         ("coordination.k8s.io" | "node.k8s.io", _) => &CREATED_BY_PUT,
-        ("discovery.k8s.io" | "flowcontrol.apiserver.k8s.io", _)
-        | ("resource.k8s.io", "deviceclasses" | "devicetaintrules" | "resourceslices") => &COUNTED,
+        ("discovery.k8s.io", _) | ("resource.k8s.io", "deviceclasses" | "resourceslices") => {
+            &COUNTED
+        }
+        ("flowcontrol.apiserver.k8s.io", _) | ("resource.k8s.io", "devicetaintrules") => {
+            &COUNTED_WITH_STATUS
+        }
+        ("networking.k8s.io", "servicecidrs")
+        | ("resource.k8s.io" | "storagemigration.k8s.io" | "internal.apiserver.k8s.io", _) => {
+            &WITH_STATUS
+        }
         ("networking.k8s.io", "ipaddresses") => &ADDRESSES,
         _ => &BUILT_IN,
     }

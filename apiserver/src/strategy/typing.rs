@@ -9,7 +9,7 @@ use std::fmt;
 use api::growth::TooLarge;
 use api::{FieldError, GroupKind};
 use schema::Schema;
-use schema::fieldmanager::{FieldSet, Model};
+use schema::fieldmanager::Model;
 use schema::validate::Findings;
 use serde_json::Value;
 
@@ -44,9 +44,6 @@ pub(crate) trait Typing: fmt::Debug + Send + Sync {
     /// How objects are held while the owners of their fields are compared.
     fn model(&self) -> Model;
 
-    /// The fields that the status endpoint never writes.
-    fn reset_by_status(&self) -> &'static FieldSet;
-
     /// Returns the paths of the fields that the kind does not know, in order.
     fn unknown_fields(&self, version: &VersionRules, object: &Value) -> Vec<String> {
         schema::structural::unknown_fields(object, &version.schema)
@@ -72,9 +69,6 @@ pub(crate) trait Typing: fmt::Debug + Send + Sync {
 
     /// Sets what every object has by now and a stored one may lack.
     fn upgrade_stored(&self, version: &VersionRules, object: &mut Value);
-
-    /// Keeps all of the live object but what the status endpoint may change.
-    fn prepare_status_update(&self, object: &mut Value, live: &Value);
 
     /// Returns what is wrong with the type that an object says; if anything is, nothing else is looked at.
     fn validate_type(&self, version: &VersionRules, object: &Value) -> Vec<FieldError>;

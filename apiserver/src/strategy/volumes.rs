@@ -15,6 +15,7 @@ use super::checks::{
 };
 use super::pods;
 use super::rules::{Judged, PutWithoutVersion};
+use super::status::StatusMetadata;
 use super::{Deletion, Strategy};
 
 pub(super) const VOLUMES: Strategy = Strategy {
@@ -42,6 +43,7 @@ const STORAGE_CAPACITIES: Strategy = Strategy {
 
 /// Drivers, nodes and attachments.
 const ATTACHMENTS: Strategy = Strategy {
+    status_metadata: StatusMetadata::Kept,
     deletion: Deletion::ANSWERED_WITH_OBJECT,
     ..STORAGE_CAPACITIES
 };

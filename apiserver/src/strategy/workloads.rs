@@ -16,6 +16,7 @@ use super::checks::{
 };
 use super::pods::spec;
 use super::rules::{Generation, Propagation};
+use super::status::StatusMetadata;
 use super::{Deletion, Strategy};
 
 mod jobs;
@@ -56,6 +57,7 @@ const DAEMON_SETS: Strategy = Strategy {
 
 const DEPLOYMENTS: Strategy = Strategy {
     scale_selector: SCALE_SELECTOR,
+    status_metadata: StatusMetadata::LabelsKept,
     validate: |object, live| {
         let mut errors = validate_selector(object, "deployment");
         errors.extend(judge(object, DEPLOYMENT));
@@ -72,6 +74,7 @@ const REPLICA_SETS: Strategy = Strategy {
         errors.extend(validate_fixed(object, live, &[&["spec", "selector"]]));
         errors
     },
+    status_metadata: StatusMetadata::Written,
     ..DEPLOYMENTS
 };
 

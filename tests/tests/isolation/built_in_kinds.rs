@@ -12,7 +12,7 @@ use schema::builtin::catalog;
 use serde_json::{Value, json};
 use wheelhouse_tests::{
     Spoke,
-    support::{Answer, Fixture, User},
+    support::{Answer, Fixture, MERGE_PATCH, User},
 };
 
 const OBJECTS: &str = include_str!("../../fixtures/built-in-objects.yaml");
@@ -87,6 +87,78 @@ async fn s34_objects_of_built_in_kinds_are_judged_as_by_a_real_kube_apiserver() 
     );
     assert!(refused > asked / 10, "{refused} of {asked} were refused");
     println!("S34: {asked} objects, {refused} refused");
+    statuses_bring_the_metadata_along_that_they_do_there(ours, peer).await;
+}
+
+/// Kinds beside those of [`OBJECTS`] that have a status.
+const WITH_STATUS: &[&str] = &[
+    r#"{"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": {"name": "s"},
+        "spec": {"priorityLevelConfiguration": {"name": "exempt"}}}"#,
+    r#"{"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration", "metadata": {"name": "s"},
+        "spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}"#,
+    r#"{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "s"},
+        "spec": {"matchConstraints": {"resourceRules": [{"apiGroups": ["example.com"], "apiVersions": ["v1"],
+        "operations": ["CREATE"], "resources": ["none"]}]}, "validations": [{"expression": "true"}]}}"#,
+    r#"{"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "s"},
+        "spec": {"attacher": "example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}}"#,
+    r#"{"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "s"}, "spec": {"cidrs": ["10.9.0.0/24"]}}"#,
+    r#"{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "s", "namespace": "default"}, "spec": {}}"#,
+];
+
+/// Writes the status of an object of each kind that has one, with metadata, and compares what comes of that.
+async fn statuses_bring_the_metadata_along_that_they_do_there(ours: &User, peer: &User) {
+    let others = WITH_STATUS
+        .iter()
+        .map(|text| serde_json::from_str(text).expect("an object"));
+    let json = [("content-type", "application/json")];
+    let (mut compared, mut told) = (BTreeSet::new(), String::new());
+    for object in objects().into_iter().chain(others) {
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        let collection = path(&object).replace("?dryRun=All", "");
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let status = format!("{collection}/{name}/status");
+        let (at_ours, body) = (format!("/clusters/a{collection}"), object.to_string());
+        let made = tokio::join!(
+            ours.send("POST", &at_ours, &json, body.clone()),
+            peer.send("POST", &collection, &json, body)
+        );
+        if (made.0.status, made.1.status) != (201, 201) {
+            continue;
+        }
+        let patch =
+            json!({"metadata": {"labels": {"l": "1"}, "annotations": {"a": "1"}}}).to_string();
+        let merge = [("content-type", MERGE_PATCH)];
+        let at_ours = format!("/clusters/a{status}");
+        let (left, right) = tokio::join!(
+            ours.send("PATCH", &at_ours, &merge, patch.clone()),
+            peer.send("PATCH", &status, &merge, patch)
+        );
+        let written = |answer: &Answer| {
+            let metadata = &answer.body["metadata"];
+            json!([
+                answer.status,
+                metadata["labels"]["l"],
+                metadata["annotations"]["a"]
+            ])
+        };
+        let (left, right) = (written(&left), written(&right));
+        if left != right {
+            writeln!(told, "{kind}: the hub says {left}, kube-apiserver {right}")
+                .expect("a text takes texts");
+        }
+        if right[0] == 200 {
+            compared.insert(kind);
+        }
+    }
+    assert!(told.is_empty(), "statuses are written otherwise:\n{told}");
+    for kind in [
+        "Deployment",
+        "ReplicaSet",
+        "FlowSchema",
+        "ValidatingAdmissionPolicy",
+    ] {
+        assert!(compared.contains(kind), "{kind} is compared: {compared:?}");
+    }
 }
 
 /// Whether two judgements differ as it is agreed.
