@@ -44,6 +44,11 @@ const VERSIONED: Strategy = Strategy {
     ..BUILT_IN
 };
 
+const API_SERVICES: Strategy = Strategy {
+    status_metadata: StatusMetadata::Kept,
+    ..VERSIONED
+};
+
 /// Kinds that a PUT creates, and whose updates name the version that they change.
 const CREATED_BY_PUT: Strategy = Strategy {
     put_of_absent: PutOfAbsent::Creates,
@@ -91,7 +96,7 @@ pub(super) fn of(group: &str, resource: &str) -> &'static Strategy {
         ("networking.k8s.io", "networkpolicies") => &networking::NETWORK_POLICIES,
         ("discovery.k8s.io", "endpointslices") => &services::ENDPOINT_SLICES,
         ("node.k8s.io", "runtimeclasses") => &RUNTIME_CLASSES,
-        ("apiregistration.k8s.io", _) => &VERSIONED,
+        ("apiregistration.k8s.io", _) => &API_SERVICES,
         ("coordination.k8s.io", "leases") => &LEASES,
         ("coordination.k8s.io" | "node.k8s.io", _) => &CREATED_BY_PUT,
         ("discovery.k8s.io", _) | ("resource.k8s.io", "deviceclasses" | "resourceslices") => {

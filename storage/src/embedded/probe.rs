@@ -4,6 +4,7 @@
 #![deny(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use super::codec::{
@@ -270,11 +271,16 @@ pub fn files(directory: &Arc<dyn Directory>) -> Vec<(String, Vec<u8>)> {
 fn contents(directory: &dyn Directory) -> Vec<(String, Vec<u8>)> {
     let names = directory.list().expect("the directory works");
     let read = |name: String| {
-        let disk = directory.open(&name).expect("it is listed");
+        let opened = directory.open(&name);
+        let is_gone = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+        if opened.as_ref().is_err_and(is_gone) {
+            return None; // the engine's upkeep has taken it away since it was listed
+        }
+        let disk = opened.expect("it is listed");
         let bytes = read_up_to(&*disk, u64::MAX).expect("the directory works");
-        (name, bytes)
+        Some((name, bytes))
     };
-    names.into_iter().map(read).collect()
+    names.into_iter().filter_map(read).collect()
 }
 
 fn seed(engine: &super::Engine, round: u8) {

@@ -128,6 +128,7 @@ const WAYS: &[(&str, &[(&str, Way)])] = &[
                 "WHEELHOUSE_AT_ONCE=8 WHEELHOUSE_SLOWED=4 hack/differential-kro",
                 Script,
             ),
+            ("hack/kro-suite", Script),
         ],
     ),
     (

@@ -12,7 +12,7 @@ use api::{GroupVersionKind, kro::RgdSpec};
 use graph::{CompiledGraph, ResolveError, ResolvedKind, SchemaResolver};
 use serde_json::Value;
 use tokio::time::Instant;
-use wheelhouse_tests::process::usage;
+use wheelhouse_tests::{assets, process::usage};
 
 use crate::{
     measure::{Series, float},
@@ -92,11 +92,18 @@ fn build(definition: &Value) -> Taken {
     taken
 }
 
+/// Returns the path of kro's builder, and builds it first where it is not there.
+fn kros_builder() -> PathBuf {
+    let output = Command::new(assets::workspace().join("hack/kro-builder"))
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("hack/kro-builder can be started");
+    assert!(output.status.success(), "hack/kro-builder builds it");
+    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+}
+
 fn build_with_kro(definitions: &[(String, Value)], kubeconfig: &Path) -> Vec<Taken> {
-    let program = std::env::var_os("WHEELHOUSE_KRO_BUILDER").map(PathBuf::from);
-    let program =
-        program.expect("hack/bench sets WHEELHOUSE_KRO_BUILDER; hack/kro-builder prints it");
-    let mut command = Command::new(program);
+    let mut command = Command::new(kros_builder());
     command.arg("--kubeconfig").arg(kubeconfig);
     command.arg(format!("--for={}s", SPAN.as_secs()));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
