@@ -57,9 +57,8 @@ pub(crate) async fn run(arguments: args::Dev, log: Arc<dyn LogFilter>) -> Result
     for name in &names {
         demo::ready(&hub, &connect::spokes(), None, None, name).await?;
     }
-    let clusters: Vec<api::LogicalCluster> = names.iter().filter_map(|n| n.parse().ok()).collect();
     if !arguments.no_simulator {
-        simulator::start(&running.client(SIMULATOR), &clusters, &running.tasks);
+        simulator::start(running.client(SIMULATOR), &running.tasks);
     }
     let file = arguments
         .kubeconfig_out

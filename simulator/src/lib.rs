@@ -5,11 +5,17 @@
 //! Pods, Pods run, Jobs complete, claims are bound, load balancers get an address, and what has
 //! lost its owner goes. Nothing is run.
 //!
-//! [`world`] is what was seen, [`workloads`] and [`leaves`] return purely what is to be done about it;
-//! this file does it.
+//! A user who plays the controller himself says so by [`keys::ANNOTATION_SIMULATE`], on one object or on a Spoke for its
+//! whole cluster.
+//!
+//! [`clusters`] knows which clusters are simulated; of each, [`world`] is what was seen, [`workloads`] and [`leaves`] return
+//! purely what is to be done about it; this file does it.
+//!
+//! [`keys::ANNOTATION_SIMULATE`]: api::wheelhouse::keys::ANNOTATION_SIMULATE
 //!
 //! **Invariant:** it knows a cluster only through its API, as any controller does.
 
+mod clusters;
 mod leaves;
 mod workloads;
 mod world;
@@ -19,7 +25,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use api::{ClusterScope, LogicalCluster};
 use client::{DeleteRequest, Dynamic, Endpoint, Patch, reflector};
 use serde_json::{Value, json};
-use tasks::Tasks;
+use tasks::{Shutdown, Tasks};
 use tokio::sync::mpsc;
 use tracing::debug;
 
@@ -44,43 +50,51 @@ pub(crate) enum Action {
     Delete(Kind, Value),
 }
 
-/// Starts the simulator for some logical clusters. It ends with `tasks`.
-pub fn start(client: &kube::Client, clusters: &[LogicalCluster], tasks: &Tasks) {
-    for cluster in clusters {
-        let (sender, receiver) = mpsc::channel(EVENT_COUNT_MAX);
-        for kind in Kind::ALL {
-            let source = reflector::Config {
-                client: client.clone().into(),
-                endpoint: Endpoint {
-                    scope: Some(ClusterScope::One(cluster.clone())),
-                    gvr: kind.gvr(),
-                    namespace: None,
-                },
-                label_selector: None,
-                field_selector: None,
-                name: format!("{cluster}/{}", kind.gvr().resource),
-            };
-            let mut events = reflector::start(source, tasks, tasks.child_token());
-            let sender = sender.clone();
-            tasks.spawn("simulator-watch", async move {
-                while let Some(event) = events.recv().await {
-                    if sender.send((kind, event)).await.is_err() {
-                        return;
-                    }
+/// Starts the simulator for the embedded clusters of a hub. It ends with `tasks`.
+pub fn start(client: kube::Client, tasks: &Tasks) {
+    let follow = clusters::follow(client, tasks.clone(), tasks.child_token());
+    tasks.spawn("simulator-clusters", follow);
+}
+
+/// Starts the simulator for one logical cluster. It ends with `shutdown`.
+pub(crate) fn simulate(
+    client: &kube::Client,
+    cluster: &LogicalCluster,
+    tasks: &Tasks,
+    shutdown: &Shutdown,
+) {
+    let (sender, receiver) = mpsc::channel(EVENT_COUNT_MAX);
+    for kind in Kind::ALL {
+        let source = reflector::Config {
+            client: client.clone().into(),
+            endpoint: Endpoint {
+                scope: Some(ClusterScope::One(cluster.clone())),
+                gvr: kind.gvr(),
+                namespace: None,
+            },
+            label_selector: None,
+            field_selector: None,
+            name: format!("{cluster}/{}", kind.gvr().resource),
+        };
+        let mut events = reflector::start(source, tasks, shutdown.clone());
+        let sender = sender.clone();
+        tasks.spawn("simulator-watch", async move {
+            while let Some(event) = events.recv().await {
+                if sender.send((kind, event)).await.is_err() {
+                    return;
                 }
-            });
-        }
-        let dynamic = Dynamic::new(client.clone());
-        let token = tasks.child_token();
-        let run = run(dynamic, cluster.clone(), receiver);
-        tasks.spawn("simulator", async move {
-            tokio::select! {
-                biased;
-                () = token.cancelled() => {}
-                () = run => {}
             }
         });
     }
+    let run = run(Dynamic::new(client.clone()), cluster.clone(), receiver);
+    let ended = shutdown.clone().cancelled_owned();
+    tasks.spawn("simulator", async move {
+        tokio::select! {
+            biased;
+            () = ended => {}
+            () = run => {}
+        }
+    });
 }
 
 async fn run(
@@ -120,32 +134,32 @@ async fn run(
     }
 }
 
-/// Returns what a cluster would do next.
+/// Returns what a cluster would do next. What loses its owner goes, whoever makes the owner ready.
 pub(crate) fn plan(world: &World, now: &str) -> Vec<Action> {
     let mut actions = Vec::new();
     leaves::collect_garbage(world, &mut actions);
-    for deployment in world.living(Kind::Deployment) {
+    for deployment in world.simulated(Kind::Deployment) {
         workloads::deployment(world, deployment, now, &mut actions);
     }
-    for set in world.living(Kind::ReplicaSet) {
+    for set in world.simulated(Kind::ReplicaSet) {
         workloads::replica_set(world, set, &mut actions);
     }
-    for set in world.living(Kind::StatefulSet) {
+    for set in world.simulated(Kind::StatefulSet) {
         workloads::stateful_set(world, set, &mut actions);
     }
-    for set in world.living(Kind::DaemonSet) {
+    for set in world.simulated(Kind::DaemonSet) {
         workloads::daemon_set(world, set, &mut actions);
     }
-    for job in world.living(Kind::Job) {
+    for job in world.simulated(Kind::Job) {
         workloads::job(world, job, now, &mut actions);
     }
-    for pod in world.living(Kind::Pod) {
+    for pod in world.simulated(Kind::Pod) {
         leaves::pod(pod, now, &mut actions);
     }
-    for claim in world.living(Kind::Claim) {
+    for claim in world.simulated(Kind::Claim) {
         leaves::claim(claim, &mut actions);
     }
-    for service in world.living(Kind::Service) {
+    for service in world.simulated(Kind::Service) {
         leaves::service(service, &mut actions);
     }
     without_the_deleted(actions)

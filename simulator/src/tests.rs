@@ -1,9 +1,13 @@
 use std::sync::Arc;
 
+use api::wheelhouse::keys::ANNOTATION_SIMULATE;
 use serde_json::{Value, json};
+use tasks::Shutdown;
 
 use crate::{
-    Action, plan,
+    Action,
+    clusters::Simulated,
+    plan,
     world::{Kind, World},
 };
 
@@ -182,5 +186,72 @@ fn only_a_load_balancer_gets_an_address() {
             want,
             "{kind}: {service}"
         );
+    }
+}
+
+#[test]
+fn what_somebody_else_makes_ready_is_left_alone() {
+    let mut world = World::default();
+    for kind in Kind::ALL {
+        let mut spec = workload(1);
+        spec["type"] = json!("LoadBalancer");
+        let mut object = object(kind, &spec);
+        object["metadata"]["annotations"] = json!({ANNOTATION_SIMULATE: "false"});
+        world.put(kind, Arc::new(object));
+    }
+    assert_eq!(plan(&world, NOW), [], "nothing is done");
+    let mut deployment = only(&world, Kind::Deployment).clone();
+    deployment["metadata"]["annotations"] = json!({ANNOTATION_SIMULATE: "true"});
+    world.put(Kind::Deployment, Arc::new(deployment));
+    settle(&mut world);
+    let deployment = only(&world, Kind::Deployment);
+    assert_eq!(deployment["status"]["readyReplicas"], 1, "{deployment}");
+    assert_eq!(
+        world.all(Kind::ReplicaSet).count(),
+        2,
+        "the Deployment has one of its own"
+    );
+}
+
+#[test]
+fn embedded_clusters_are_simulated_once_they_are_served_and_unless_their_spoke_says_no() {
+    let spoke = |provider: &str, reachable: &str, simulate: Option<&str>| {
+        let annotations = simulate.map(|value| json!({ANNOTATION_SIMULATE: value}));
+        json!({
+            "metadata": {"name": "east", "annotations": annotations},
+            "spec": {"provider": provider},
+            "status": {"conditions": [{"type": "Reachable", "status": reachable}]},
+        })
+    };
+    let mut simulated = Simulated::default();
+    let mut started: Vec<Shutdown> = Vec::new();
+    // What becomes of the cluster with each state of its Spoke: how often it was started, and whether it runs.
+    for (what, spoke, starts, runs) in [
+        ("not served", spoke("Embedded", "False", None), 0, false),
+        (
+            "somebody's own",
+            spoke("Kubeconfig", "True", None),
+            0,
+            false,
+        ),
+        ("served", spoke("Embedded", "True", None), 1, true),
+        ("not for a while", spoke("Embedded", "False", None), 1, true),
+        ("off", spoke("Embedded", "True", Some("false")), 1, false),
+        (
+            "off still",
+            spoke("Embedded", "True", Some("false")),
+            1,
+            false,
+        ),
+        ("on", spoke("Embedded", "True", Some("true")), 2, true),
+    ] {
+        simulated.put(&spoke, |_| {
+            let token = Shutdown::new();
+            started.push(token.clone());
+            token
+        });
+        assert_eq!(started.len(), starts, "{what}: starts");
+        let running = started.iter().filter(|token| !token.is_cancelled());
+        assert_eq!(running.count(), usize::from(runs), "{what}: runs");
     }
 }

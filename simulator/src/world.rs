@@ -6,6 +6,8 @@ use api::{GroupVersionResource, meta::is_newer};
 use client::reflector::{Event, RawObject};
 use serde_json::Value;
 
+use crate::clusters;
+
 /// The kinds that are simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -129,6 +131,12 @@ impl World {
     pub(crate) fn living(&self, kind: Kind) -> impl Iterator<Item = &Value> {
         self.all(kind)
             .filter(|object| !api::meta::is_terminating(object))
+    }
+
+    /// Returns the living objects of a kind that nobody else makes ready.
+    pub(crate) fn simulated(&self, kind: Kind) -> impl Iterator<Item = &Value> {
+        self.living(kind)
+            .filter(|object| !clusters::is_left_alone(object))
     }
 
     /// Returns all objects of a kind.

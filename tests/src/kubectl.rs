@@ -160,6 +160,12 @@ impl Kubectl {
         ran.succeeded(&format!("kubectl {arguments:?}"))
     }
 
+    /// [`must`](Self::must), with the arguments as one types them: none has a space in it.
+    pub async fn typed(&self, line: &str) -> String {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        self.must(&arguments).await
+    }
+
     /// Applies a manifest, which must succeed.
     pub async fn apply(&self, manifest: &str) -> String {
         let ran = self.run_with_input(&["apply", "-f", "-"], manifest).await;

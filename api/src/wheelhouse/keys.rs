@@ -15,6 +15,9 @@ pub const ANNOTATION_RUN_AS: &str = "wheelhouse.dev/run-as";
 /// On a Spoke: the uid of the kube-system namespace that the cluster has, where it is not the one that it had before: the
 /// cluster was made anew on purpose.
 pub const ANNOTATION_CLUSTER_UID: &str = "wheelhouse.dev/cluster-uid";
+/// `false` on an object of an embedded cluster, or on its Spoke for all of them: the simulator of `wheelhouse dev` leaves it
+/// alone, because somebody else makes it ready.
+pub const ANNOTATION_SIMULATE: &str = "wheelhouse.dev/simulate";
 /// Who last wanted something else of an object, as [`Author`](super::author::Author) writes it; only the server does.
 pub const ANNOTATION_AUTHOR: &str = "internal.wheelhouse.dev/author";
 

@@ -1,7 +1,13 @@
 //! `wheelhouse dev`, as a newcomer runs it.
 
-use std::{collections::BTreeMap, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
+use api::wheelhouse::keys::ANNOTATION_SIMULATE;
 use regex::{Captures, Regex};
 use serde_json::json;
 use wheelhouse_tests::{
@@ -180,9 +186,80 @@ async fn see_cluster(folder: &Scratch) {
     let service = kubectl.json(&service).await.expect("the Service is there");
     assert_eq!(service["spec"]["clusterIP"], "10.96.0.1", "{service}");
     let run = "run once --image example.com/test --restart Never --context spoke-1";
-    kubectl.must(&run.split(' ').collect::<Vec<_>>()).await;
+    kubectl.typed(run).await;
     let wait = "wait pod/once --for jsonpath={.status.phase}=Succeeded --context spoke-1";
-    kubectl.must(&wait.split(' ').collect::<Vec<_>>()).await;
+    kubectl.typed(wait).await;
+    leave_deployment_alone(&kubectl).await;
+    leave_cluster_alone(&kubectl).await;
+}
+
+/// What somebody wants to report on himself is not made ready, until he does not want to any more.
+async fn leave_deployment_alone(kubectl: &Kubectl) {
+    let deployment = |name: &str, simulate: &str| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "default",
+                "annotations": {ANNOTATION_SIMULATE: simulate}},
+            "spec": {"selector": {"matchLabels": {"app": name}}, "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "example.com/test"}]}}},
+        })
+    };
+    for (name, simulate) in [("own", "false"), ("simulated", "true")] {
+        let text = deployment(name, simulate).to_string();
+        let create = ["create", "-f", "-", "--context", "spoke-1"];
+        let made = kubectl.run_with_input(&create, &text).await;
+        assert_eq!(made.code, 0, "{made:?}");
+    }
+    let rollout = "rollout status deployment/simulated --timeout 30s --context spoke-1";
+    kubectl.typed(rollout).await;
+    let reported = json!({"replicas": 1, "unavailableReplicas": 1});
+    let patch = json!({"status": reported});
+    let report = format!(
+        "patch deployment own --subresource status --type merge -p {patch} --context spoke-1"
+    );
+    kubectl.typed(&report).await;
+    // By the time that another has followed its change, this one would have.
+    let scale = "scale deployment simulated --replicas 2 --context spoke-1";
+    kubectl.typed(scale).await;
+    kubectl.typed(rollout).await;
+    let own = ["get", "deployment", "own", "--context", "spoke-1"];
+    let left = kubectl.json(&own).await.expect("it is there");
+    assert_eq!(left["status"], reported, "only what was reported");
+    let sets = "get replicasets --selector app=own -o name --context spoke-1";
+    let sets = kubectl.typed(sets).await;
+    assert_eq!(sets, "", "nothing was made for it");
+    let annotate = format!("annotate deployment own {ANNOTATION_SIMULATE}- --context spoke-1");
+    kubectl.typed(&annotate).await;
+    let rollout = "rollout status deployment/own --timeout 30s --context spoke-1";
+    kubectl.typed(rollout).await;
+}
+
+/// The same for a whole cluster.
+async fn leave_cluster_alone(kubectl: &Kubectl) {
+    let annotate = format!("annotate spoke spoke-2 {ANNOTATION_SIMULATE}=false");
+    kubectl.typed(&annotate).await;
+    let serial = AtomicU32::new(0);
+    let left = eventually("the cluster is left alone", || async {
+        let name = format!("probe-{}", serial.fetch_add(1, Ordering::Relaxed));
+        for context in ["spoke-2", "spoke-1"] {
+            let run = format!("run {name} --image example.com/test --context {context}");
+            kubectl.typed(&run).await;
+        }
+        // In the other cluster it runs: here it would as well.
+        let wait =
+            format!("wait pod/{name} --for jsonpath={{.status.phase}}=Running --context spoke-1");
+        kubectl.typed(&wait).await;
+        let phase = format!("get pod {name} -o jsonpath={{.status.phase}} --context spoke-2");
+        let phase = kubectl.typed(&phase).await;
+        (phase == "Pending").then_some(name).ok_or(phase)
+    })
+    .await;
+    let annotate = format!("annotate spoke spoke-2 {ANNOTATION_SIMULATE}-");
+    kubectl.typed(&annotate).await;
+    let wait =
+        format!("wait pod/{left} --for jsonpath={{.status.phase}}=Running --context spoke-2");
+    kubectl.typed(&wait).await;
 }
 
 /// Who may edit in a cluster may write definitions there; in root that is a right of its own, because those are for all clusters.
@@ -194,7 +271,7 @@ async fn see_rights(folder: &Scratch) {
         "create clusterrolebinding edits --clusterrole edit --user joe",
         "create clusterrolebinding edits --clusterrole edit --user joe --context spoke-1",
     ] {
-        kubectl.must(&line.split(' ').collect::<Vec<_>>()).await;
+        kubectl.typed(line).await;
     }
     let can = |context: &'static str, verb: &'static str| {
         let kubectl = &kubectl;

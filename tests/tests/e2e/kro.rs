@@ -452,7 +452,7 @@ fn level(level: u32, name: &str, text: &str) -> String {
 async fn made_by_an_account(path: &Kubectl, cluster: &Kubectl) {
     cluster.must(&["create", "serviceaccount", "worker"]).await;
     let bind = "create clusterrolebinding worker --clusterrole=cluster-admin --serviceaccount=default:worker";
-    cluster.must(&bind.split(' ').collect::<Vec<_>>()).await;
+    cluster.typed(bind).await;
     let mut hired = above("hired", "Hired", 3);
     hired["metadata"]["annotations"] = json!({"wheelhouse.dev/run-as": "default/worker"});
     path.apply(&hired.to_string()).await;
