@@ -183,6 +183,23 @@ impl<'a> Helm<'a> {
 
     /// Returns what somebody else's apply of the manifest would change, where it is anything.
     async fn clean(&self, manifest: &str) -> Result<(), String> {
+        eventually("nobody writes while kubectl compares", || async {
+            let compared = self.compare_once(manifest).await;
+            // What would be applied has the version of what was read before, unless a controller wrote meanwhile.
+            let is_disturbed = |line: &str| {
+                let line = line.trim_start_matches(['+', '-']).trim_start();
+                line.starts_with("resourceVersion:")
+            };
+            match compared {
+                Err(text) if text.lines().any(is_disturbed) => Err(text),
+                compared => Ok(compared),
+            }
+        })
+        .await
+    }
+
+    /// [`Helm::clean`], of objects that a controller may write at the same time.
+    async fn compare_once(&self, manifest: &str) -> Result<(), String> {
         let arguments = ["diff", "--server-side", "--field-manager=trial", "-f", "-"];
         let kubectl = &self.server.kubectl;
         let Err(text) = kubectl.run_with_input(&arguments, manifest).await.ok() else {
