@@ -4,12 +4,10 @@
 //! The definition names the fields as a CustomResourceDefinition does, in an annotation of `spec.schema.metadata`. kro copies that to the
 //! generated CRD and has no scale subresource; its proposal KREP-007 has been closed.
 
-use api::crd::ScaleSubresource;
+use api::{crd::ScaleSubresource, wheelhouse::keys::ANNOTATION_SCALE};
 use serde_json::{Value, json};
 
-/// The annotation of `spec.schema.metadata`.
-const ANNOTATION: &str = "wheelhouse.dev/scale";
-/// The keys of its value.
+/// The keys of [`ANNOTATION_SCALE`]'s value.
 const KEYS: [&str; 3] = [
     "specReplicasPath",
     "statusReplicasPath",
@@ -22,14 +20,14 @@ const KEYS: [&str; 3] = [
 /// Says what is wrong with the annotation.
 pub(crate) fn declare(schema: &Value, version: &mut Value) -> Result<(), String> {
     let annotations = schema.pointer("/metadata/annotations");
-    let Some(text) = annotations.and_then(|it| it[ANNOTATION].as_str()) else {
+    let Some(text) = annotations.and_then(|it| it[ANNOTATION_SCALE].as_str()) else {
         return Ok(());
     };
     let scale = read(text).and_then(|scale| {
         check(&scale, &version["schema"]["openAPIV3Schema"])?;
         Ok(scale)
     });
-    let scale = scale.map_err(|error| format!("annotation {ANNOTATION}: {error}"))?;
+    let scale = scale.map_err(|error| format!("annotation {ANNOTATION_SCALE}: {error}"))?;
     version["subresources"]["scale"] = json!(scale);
     Ok(())
 }

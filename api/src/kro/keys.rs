@@ -60,7 +60,8 @@ pub const ANNOTATION_APPLY_ORDER: &str = "internal.kro.run/apply-order";
 pub const ANNOTATION_ALLOW_BREAKING_CHANGES: &str = "kro.run/allow-breaking-changes";
 /// `suspended` or `disabled` if an instance is left alone.
 pub const ANNOTATION_RECONCILE: &str = "kro.run/reconcile";
-/// `false` if a generated kind stays on the hub. Ours; kro ignores it.
+/// `false`, as an annotation or a label, on a definition whose kind is served in root alone. kro ignores it. Source: kro's proposal
+/// KREP-013b.
 pub const ANNOTATION_DISTRIBUTE: &str = "kro.run/distribute";
 
 // === finalizers and managers ===

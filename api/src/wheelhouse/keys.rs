@@ -18,6 +18,10 @@ pub const ANNOTATION_CLUSTER_UID: &str = "wheelhouse.dev/cluster-uid";
 /// `false` on an object of an embedded cluster, or on its Spoke for all of them: the simulator of `wheelhouse dev` leaves it
 /// alone, because somebody else makes it ready.
 pub const ANNOTATION_SIMULATE: &str = "wheelhouse.dev/simulate";
+/// In `spec.schema.metadata` of a definition: the fields of the scale subresource of its instances.
+pub const ANNOTATION_SCALE: &str = "wheelhouse.dev/scale";
+/// In audit events, and in what webhooks are told of a user: the logical cluster.
+pub const KEY_CLUSTER: &str = "wheelhouse.dev/cluster";
 /// Who last wanted something else of an object, as [`Author`](super::author::Author) writes it; only the server does.
 pub const ANNOTATION_AUTHOR: &str = "internal.wheelhouse.dev/author";
 
@@ -49,7 +53,7 @@ pub const REASON_CONFIRMATION_REQUIRED: &str = "ConfirmationRequired";
 /// `drain/<uid>` or `abandon/<uid>`.
 pub const ANNOTATION_PARTING: &str = "wheelhouse.dev/parting";
 /// The ConfigMaps, in [`RESTORE_NAMESPACE`] of root, that name what was left in abandoned spokes begin with this.
-pub const REMAINS_PREFIX: &str = "wheelhouse-remains-";
+const REMAINS_PREFIX: &str = "wheelhouse-remains-";
 
 /// Returns the name of the ConfigMap in `kube-system` of root that names what was left in a spoke, by the name and uid of its Spoke.
 pub fn remains_name(spoke: &str, uid: &str) -> String {

@@ -9,7 +9,7 @@
 
 use std::{borrow::Cow, net::IpAddr, sync::Arc};
 
-use api::{ClusterScope, status::Status};
+use api::{ClusterScope, status::Status, wheelhouse::keys::KEY_CLUSTER};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use jiff::{Timestamp, tz::Offset};
 use serde_json::Value;
@@ -35,8 +35,6 @@ const LINE_BYTES: usize = 1024;
 /// Whether the request may be done, and why. Source: `endpoints/filters/authorization.go`.
 const DECISION: &str = "authorization.k8s.io/decision";
 const REASON: &str = "authorization.k8s.io/reason";
-/// The annotation that names the logical cluster.
-const CLUSTER: &str = "wheelhouse.dev/cluster";
 /// Parameters of a query whose values are credentials. Source: RFC 6750 section 2.3; `token` is what dashboards behind a proxy say.
 const SECRET_PARAMETERS: [&str; 3] = ["access_token", "id_token", "token"];
 /// What stands in the place of such a value.
@@ -631,7 +629,7 @@ impl Writer<'_> {
             self.string(reason);
         }
         // Nobody else says what the hub itself does.
-        let is_of_others = |key: &str| ![CLUSTER, DECISION, REASON].contains(&key);
+        let is_of_others = |key: &str| ![KEY_CLUSTER, DECISION, REASON].contains(&key);
         for (key, value) in noted
             .annotations
             .iter()
@@ -643,7 +641,7 @@ impl Writer<'_> {
             self.string(value);
         }
         if let Some(cluster) = cluster {
-            self.own_key(&mut first, CLUSTER);
+            self.own_key(&mut first, KEY_CLUSTER);
             match cluster {
                 ClusterScope::One(cluster) => self.string(cluster.as_str()),
                 ClusterScope::All => self.string(&cluster.to_string()),

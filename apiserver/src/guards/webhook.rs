@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use api::admission::Webhook;
+use api::wheelhouse::keys::KEY_CLUSTER;
 use api::{LogicalCluster, Status, StatusReason, meta};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -117,7 +118,8 @@ impl CompiledWebhook {
         request["uid"] = json!(uid);
         request["object"] = typed(&attributes.object, face);
         request["oldObject"] = typed(&attributes.old, face);
-        request["userInfo"]["extra"][EXTRA_CLUSTER] = json!([cluster_name(&attributes.cluster)]);
+        // By this a webhook of root tells clusters apart.
+        request["userInfo"]["extra"][KEY_CLUSTER] = json!([cluster_name(&attributes.cluster)]);
         Ok(json!({"apiVersion": API_VERSION, "kind": KIND, "request": request}))
     }
 
@@ -161,9 +163,6 @@ impl CompiledWebhook {
         })
     }
 }
-
-/// The fact about the user by which a webhook of root tells clusters apart.
-const EXTRA_CLUSTER: &str = "wheelhouse.dev/cluster";
 
 fn cluster_name(cluster: &LogicalCluster) -> &str {
     cluster.as_str()

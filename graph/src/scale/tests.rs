@@ -24,7 +24,7 @@ fn compiled(is_open: bool, scale: &str) -> Result<Value, String> {
     let spec: RgdSpec = serde_json::from_value(json!({
         "schema": {
             "kind": "Web", "apiVersion": "v1",
-            "metadata": {"annotations": {ANNOTATION: scale}},
+            "metadata": {"annotations": {ANNOTATION_SCALE: scale}},
             "spec": {"size": {"web": "integer | default=1"}, "name": "string"},
             "status": {
                 "ready": "${deployment.status.readyReplicas}",

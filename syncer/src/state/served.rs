@@ -2,16 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use api::{GroupResource, LogicalCluster, crd::CustomResourceDefinition, selector::Selector};
+use api::{
+    GroupResource, LogicalCluster, crd::CustomResourceDefinition, kro::keys::ANNOTATION_DISTRIBUTE,
+    selector::Selector, wheelhouse::keys::ANNOTATION_SPOKES,
+};
 use graph::{CompiledGraph, Owner};
 
 use super::actors::Grant;
-
-/// Selects the spokes that a definition of root is for.
-const SPOKES_ANNOTATION: &str = "wheelhouse.dev/spokes";
-
-/// `false` keeps a definition's kind on the hub. Source: kro KREP-013b.
-const DISTRIBUTE_KEY: &str = "kro.run/distribute";
 
 /// Names a definition: where it was authored, and how it is called there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,13 +51,13 @@ impl Reaching {
         annotations: &BTreeMap<String, String>,
         labels: &BTreeMap<String, String>,
     ) -> Result<Self, String> {
-        let selector = annotations.get(SPOKES_ANNOTATION).map(|text| {
+        let selector = annotations.get(ANNOTATION_SPOKES).map(|text| {
             text.parse::<Selector>()
-                .map_err(|error| format!("annotation {SPOKES_ANNOTATION}: {error}"))
+                .map_err(|error| format!("annotation {ANNOTATION_SPOKES}: {error}"))
         });
         let distribute = annotations
-            .get(DISTRIBUTE_KEY)
-            .or_else(|| labels.get(DISTRIBUTE_KEY));
+            .get(ANNOTATION_DISTRIBUTE)
+            .or_else(|| labels.get(ANNOTATION_DISTRIBUTE));
         Ok(Self {
             selector: selector.transpose()?,
             distribute: distribute.is_none_or(|text| text != "false"),
