@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::crd::DefinitionSpec;
-use crate::group::GroupVersionKind;
+use crate::group::{GroupVersionKind, GroupVersionResource};
 use crate::meta::{Condition, ObjectMeta};
 use crate::object;
 use crate::status::Status;
@@ -503,6 +503,11 @@ impl Spoke {
         }
     }
 
+    /// Returns the endpoint.
+    pub fn gvr() -> GroupVersionResource {
+        GroupVersionResource::new(GROUP, VERSION, SPOKE_RESOURCE)
+    }
+
     /// Reads a spoke.
     pub fn from_value(value: &Value) -> Result<Self, Status> {
         object::read(SPOKE_KIND, VERSION, value)
@@ -513,10 +518,6 @@ impl Spoke {
         object::write(self)
     }
 }
-
-// === impl InstanceCounts ===
-
-impl InstanceCounts {}
 
 // === impl SecretKeyReference ===
 

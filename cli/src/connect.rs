@@ -56,8 +56,7 @@ pub(crate) struct Embedded {
 
 /// The endpoint of Spokes.
 pub(crate) fn spokes() -> GroupVersionResource {
-    let (group, version) = (wheelhouse::GROUP, wheelhouse::VERSION);
-    GroupVersionResource::new(group, version, wheelhouse::SPOKE_RESOURCE)
+    wheelhouse::Spoke::gvr()
 }
 
 /// All Spokes.

@@ -296,8 +296,7 @@ pub fn spokes_endpoint() -> Endpoint {
 }
 
 fn spokes_resource() -> GroupVersionResource {
-    let (group, version) = (wheelhouse::GROUP, wheelhouse::VERSION);
-    GroupVersionResource::new(group, version, wheelhouse::SPOKE_RESOURCE)
+    wheelhouse::Spoke::gvr()
 }
 
 fn root(gvr: &GroupVersionResource, namespace: Option<&str>) -> Endpoint {

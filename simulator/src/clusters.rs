@@ -3,10 +3,14 @@
 use std::collections::HashMap;
 
 use api::{
-    GroupVersionResource, LogicalCluster, meta,
-    wheelhouse::{self, keys},
+    LogicalCluster,
+    meta::{self, Condition},
+    wheelhouse::{Provider, Spoke, keys},
 };
-use client::{Endpoint, reflector};
+use client::{
+    Endpoint,
+    reflector::{self, RawObject},
+};
 use serde_json::Value;
 use tasks::{Shutdown, Tasks};
 
@@ -16,11 +20,7 @@ pub(crate) async fn follow(client: kube::Client, tasks: Tasks, shutdown: Shutdow
         client: client.clone().into(),
         endpoint: Endpoint {
             scope: None,
-            gvr: GroupVersionResource::new(
-                wheelhouse::GROUP,
-                wheelhouse::VERSION,
-                wheelhouse::SPOKE_RESOURCE,
-            ),
+            gvr: Spoke::gvr(),
             namespace: None,
         },
         label_selector: None,
@@ -55,31 +55,19 @@ impl Simulated {
     ) {
         match event {
             reflector::Event::Restarted { objects, .. } => {
-                let spokes: Vec<Value> = objects
-                    .iter()
-                    .filter_map(|object| object.value().ok())
-                    .collect();
                 self.running.retain(|name, token| {
-                    let stays = spokes.iter().any(|spoke| meta::name(spoke) == name);
+                    let stays = objects.iter().any(|object| object.name == *name);
                     if !stays {
                         token.cancel();
                     }
                     stays
                 });
-                for spoke in &spokes {
+                for spoke in objects {
                     self.put(spoke, &mut start);
                 }
             }
-            reflector::Event::Applied(object) => {
-                if let Ok(spoke) = object.value() {
-                    self.put(&spoke, &mut start);
-                }
-            }
-            reflector::Event::Deleted(object) => {
-                if let Ok(spoke) = object.value() {
-                    self.end(meta::name(&spoke));
-                }
-            }
+            reflector::Event::Applied(spoke) => self.put(spoke, start),
+            reflector::Event::Deleted(spoke) => self.end(&spoke.name),
             reflector::Event::Interrupted(_) | reflector::Event::Resumed => {}
         }
     }
@@ -87,20 +75,22 @@ impl Simulated {
     /// Takes up a Spoke.
     pub(crate) fn put(
         &mut self,
-        spoke: &Value,
+        object: &RawObject,
         mut start: impl FnMut(&LogicalCluster) -> Shutdown,
     ) {
-        let name = meta::name(spoke);
-        if spoke["spec"]["provider"] != "Embedded" || is_left_alone(spoke) {
+        let name = &object.name;
+        let value = object.value().ok().filter(|it| !is_left_alone(it));
+        let spoke = value.and_then(|value| Spoke::from_value(&value).ok());
+        let Some(spoke) = spoke.filter(|it| it.spec.provider == Provider::Embedded) else {
             self.end(name);
             return;
-        }
+        };
         // Until the cluster is served, there is nothing to follow. Afterwards it may be unready for a while.
-        if self.running.contains_key(name) || !is_reachable(spoke) {
+        if self.running.contains_key(name) || !is_reachable(&spoke) {
             return;
         }
         if let Ok(cluster) = name.parse() {
-            self.running.insert(name.to_owned(), start(&cluster));
+            self.running.insert(name.clone(), start(&cluster));
         }
     }
 
@@ -116,9 +106,9 @@ pub(crate) fn is_left_alone(object: &Value) -> bool {
     meta::annotation(object, keys::ANNOTATION_SIMULATE) == Some("false")
 }
 
-fn is_reachable(spoke: &Value) -> bool {
-    let conditions = spoke["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().any(|condition| {
-        condition["type"] == keys::CONDITION_REACHABLE && condition["status"] == "True"
-    })
+fn is_reachable(spoke: &Spoke) -> bool {
+    let conditions = spoke.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .filter(|condition| condition.type_ == keys::CONDITION_REACHABLE)
+        .any(Condition::is_true)
 }

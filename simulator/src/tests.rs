@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use api::wheelhouse::keys::ANNOTATION_SIMULATE;
+use api::wheelhouse::{API_VERSION, SPOKE_KIND, keys::ANNOTATION_SIMULATE};
+use client::reflector::RawObject;
 use serde_json::{Value, json};
 use tasks::Shutdown;
 
@@ -217,11 +218,13 @@ fn what_somebody_else_makes_ready_is_left_alone() {
 fn embedded_clusters_are_simulated_once_they_are_served_and_unless_their_spoke_says_no() {
     let spoke = |provider: &str, reachable: &str, simulate: Option<&str>| {
         let annotations = simulate.map(|value| json!({ANNOTATION_SIMULATE: value}));
-        json!({
-            "metadata": {"name": "east", "annotations": annotations},
+        let spoke = json!({
+            "apiVersion": API_VERSION, "kind": SPOKE_KIND,
+            "metadata": {"name": "east", "resourceVersion": "1", "annotations": annotations},
             "spec": {"provider": provider},
             "status": {"conditions": [{"type": "Reachable", "status": reachable}]},
-        })
+        });
+        RawObject::from_value(&spoke).expect("a Spoke")
     };
     let mut simulated = Simulated::default();
     let mut started: Vec<Shutdown> = Vec::new();

@@ -9,7 +9,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use api::{GroupVersionResource, LogicalCluster, wheelhouse};
+use api::{LogicalCluster, wheelhouse};
 use client::{
     Dynamic, Endpoint,
     reflector::{self, Event, RawObject},
@@ -84,11 +84,7 @@ fn start(hub: kube::Client, spokes: &Spokes, tasks: &Tasks) {
         client: hub.client().clone(),
         endpoint: Endpoint {
             scope: None,
-            gvr: GroupVersionResource::new(
-                wheelhouse::GROUP,
-                wheelhouse::VERSION,
-                wheelhouse::SPOKE_RESOURCE,
-            ),
+            gvr: wheelhouse::Spoke::gvr(),
             namespace: None,
         },
         label_selector: None,

@@ -19,11 +19,7 @@ pub(crate) fn crds() -> GroupVersionResource {
 
 /// Spokes.
 pub(crate) fn spokes() -> GroupVersionResource {
-    GroupVersionResource::new(
-        wheelhouse::GROUP,
-        wheelhouse::VERSION,
-        wheelhouse::SPOKE_RESOURCE,
-    )
+    wheelhouse::Spoke::gvr()
 }
 
 /// ClusterProfiles.

@@ -191,6 +191,7 @@ async fn see_cluster(folder: &Scratch) {
     kubectl.typed(wait).await;
     leave_deployment_alone(&kubectl).await;
     leave_cluster_alone(&kubectl).await;
+    make_cluster(&kubectl).await;
 }
 
 /// What somebody wants to report on himself is not made ready, until he does not want to any more.
@@ -259,6 +260,23 @@ async fn leave_cluster_alone(kubectl: &Kubectl) {
     kubectl.typed(&annotate).await;
     let wait =
         format!("wait pod/{left} --for jsonpath={{.status.phase}}=Running --context spoke-2");
+    kubectl.typed(&wait).await;
+}
+
+/// A cluster that is made while dev runs is like those that dev made.
+async fn make_cluster(kubectl: &Kubectl) {
+    let spoke = json!({"apiVersion": "wheelhouse.dev/v1alpha1", "kind": "Spoke",
+        "metadata": {"name": "later"}, "spec": {"provider": "Embedded"}});
+    kubectl.apply(&spoke.to_string()).await;
+    let wait = "wait spoke/later --for condition=Ready --timeout 30s";
+    kubectl.typed(wait).await;
+    let server = "config view --minify -o jsonpath={.clusters[0].cluster.server} --context spoke-1";
+    let server = kubectl.typed(server).await.replace("spoke-1", "later");
+    let at_later = format!("--context spoke-1 --server {server}");
+    let run = format!("run main --image example.com/test {at_later}");
+    kubectl.typed(&run).await;
+    let wait =
+        format!("wait pod/main --for jsonpath={{.status.phase}}=Running --timeout 30s {at_later}");
     kubectl.typed(&wait).await;
 }
 
